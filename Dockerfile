@@ -51,7 +51,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked && install -D target/release/lyceum /out/lyceum
+    cargo build --profile dist --locked && install -D target/dist/lyceum /out/lyceum
 
 FROM base AS portal
 COPY --from=build /out/lyceum /usr/local/bin/lyceum

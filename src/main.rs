@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use lyceum::{
     admin,
     app::App,
@@ -19,7 +19,7 @@ use lyceum::{
     start, telemetry,
 };
 
-/// The web portal of a deep-learning machine room.
+/// A web portal for shared deep-learning hardware.
 #[derive(Parser)]
 #[command(version)]
 struct Command {
@@ -28,71 +28,60 @@ struct Command {
     #[command(flatten)]
     serve: Serve,
     #[command(flatten)]
-    place: Place,
+    place: Locations,
 }
 
 /// Where things are, for every subcommand.
 #[derive(clap::Args, Clone, Default)]
-struct Place {
-    /// The configuration file; else $LYCEUM_CONFIG, else /etc/lyceum/lyceum.toml if it exists.
+struct Locations {
+    /// The configuration file; by default $LYCEUM_CONFIG, or /etc/lyceum/lyceum.toml if it exists.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory; else $LYCEUM_DATA, else /var/lib/lyceum (root) or the XDG data directory.
+    /// The data directory; by default $LYCEUM_DATA, or /var/lib/lyceum (root) or the XDG data directory.
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Default)]
 struct Serve {
-    /// Where to listen; else the configuration's, else 127.0.0.1:8000.
+    /// The address to listen on; by default that of the configuration, or 127.0.0.1:8000.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Begin with an empty database where the one of an earlier start is gone.
+    /// Start with an empty database if the database of an earlier start is missing.
     #[arg(long)]
-    begin_anew: bool,
+    start_empty: bool,
 }
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Serve the portal (the default).
+    /// Run the portal (the default).
     Serve(Serve),
-    /// Say what is wrong with this installation and how to mend it.
+    /// Check this installation and show how to fix problems.
     Check {
-        /// Rehearse a start as this user.
+        /// Test a session start as this user.
         #[arg(long = "as", value_name = "USER")]
         as_user: Option<String>,
-        /// Print one JSON document instead of lines.
+        /// Print the findings as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Manage users, tokens, quotas and backups, on the database directly.
+    /// Manage users, tokens, quotas and backups directly in the database.
     Admin {
         #[command(subcommand)]
         verb: admin::Verb,
     },
-    /// Start, list and stop sessions over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
-    Session(client::SessionArguments),
-    /// Submit, list, follow, change, clone, resume, cancel and delete jobs over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
-    #[command(alias = "jobs")]
-    Job(client::JobArguments),
-    /// List, add, show, print and forget runs over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
-    #[command(alias = "runs")]
-    Run(client::RunArguments),
-    /// Submit, list, follow, pause and stop sweeps over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
-    Sweep(client::SweepArguments),
-    /// List the GPUs and what they do, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
-    #[command(alias = "gpus")]
-    Gpu(client::GpuArguments),
-    /// Say what you may use, where it comes from and what you use now, over the portal's API.
-    Quota(client::QuotaArguments),
-    /// Say what was used of GPUs and cores, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
-    Usage(client::UsageArguments),
-    /// Make a dataset of a folder, a list or an archive of pictures.
+    #[command(flatten)]
+    Client(client::Command),
+    /// Print the completions of a shell, such as for `source <(lyceum completion bash)`.
+    Completion { shell: clap_complete::Shell },
+    /// Write the manual pages of all commands into a directory.
+    Man { directory: PathBuf },
+    /// Build or inspect a dataset from a folder, a list or an archive of images.
     Dataset {
         #[command(subcommand)]
         verb: DatasetVerb,
     },
-    /// Train nothing and write the curves of it: a program to try Lyceum with.
+    /// Simulate a training that writes curves, to try Lyceum.
     DemoTrain(demo::Arguments),
     /// The root helper; started by `serve`.
     #[command(hide = true)]
@@ -128,13 +117,22 @@ enum Verb {
 
 #[derive(Subcommand)]
 enum DatasetVerb {
-    /// Build the dataset that a JSON file describes (docs/datasets.md). Killed, it goes on when started again.
+    /// Build the dataset described by a JSON file (docs/datasets.md). A stopped build resumes when started again.
     Build {
-        /// Left out: the text of the variable `DATASET_SPEC`.
+        /// The JSON file. Default: the content of the variable `DATASET_SPEC`.
         spec: Option<PathBuf>,
-        /// Else as many as there are cores to use.
+        /// Number of threads. Default: the number of available cores.
         #[arg(long, value_name = "N")]
         threads: Option<usize>,
+    },
+    /// Show what a source would be read as: layout, splits, classes and notes. Nothing is built.
+    Inspect {
+        /// A directory, archive or list of images, or the JSON file of a specification. Default: the content of the
+        /// variable `DATASET_SPEC`.
+        source: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -146,7 +144,7 @@ fn main() -> ExitCode {
             let mut arguments = arguments.peekable();
             return match arguments.peek().and_then(|word| word.to_str()) {
                 Some("files") => lyceum::agent::files::run(),
-                _ => lyceum::agent::run(arguments, std::env::vars_os()),
+                _ => lyceum::agent::run(arguments, std::env::vars_os(), lyceum::gpu::open_workload),
             };
         }
         Some("exec") => return lyceum::agent::exec(arguments),
@@ -156,7 +154,7 @@ fn main() -> ExitCode {
         Some("files") => return lyceum::helper::files::run(),
         Some("batch") => return lyceum::helper::batch::run(),
         Some("as-user") => {
-            return lyceum::helper::way::run(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str));
+            return lyceum::helper::privilege_mode::run(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str));
         }
         Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
         _ => {}
@@ -199,42 +197,49 @@ fn run(command: Command) -> Result<ExitCode> {
             let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
             admin::run(verb, &config, &paths, &mut io::stdout())
         }
-        Verb::Session(arguments) => {
-            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::session(arguments, url, token, &mut io::stdout())))
+        Verb::Client(command) => {
+            let find = |name| environment.find(name).map(str::to_owned);
+            let connection = client::Connection {
+                url: find("LYCEUM_URL"),
+                token: find("LYCEUM_TOKEN"),
+                contexts: environment.settings_of_user().map(|folder| folder.join("contexts.toml")),
+            };
+            Ok(runtime()?.block_on(client::run(command, &connection, &mut io::stdin(), &mut io::stdout())))
         }
-        Verb::Job(arguments) => {
-            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::job(arguments, url, token, &mut io::stdout())))
+        Verb::Completion { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Command::command(), "lyceum", &mut text);
+            io::stdout().write_all(&text)?;
+            Ok(ExitCode::SUCCESS)
         }
-        Verb::Run(arguments) => {
-            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::curves(arguments, url, token, &mut io::stdout())))
-        }
-        Verb::Sweep(arguments) => {
-            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::sweep(arguments, url, token, &mut io::stdout())))
-        }
-        Verb::Gpu(arguments) => {
-            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::gpu(arguments, url, token, &mut io::stdout())))
-        }
-        Verb::Quota(arguments) => {
-            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::quota(arguments, url, token, &mut io::stdout())))
-        }
-        Verb::Usage(arguments) => {
-            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::usage(arguments, url, token, &mut io::stdout())))
+        Verb::Man { directory } => {
+            std::fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
+            clap_mangen::generate_to(Command::command(), &directory)
+                .with_context(|| format!("writing manual pages into {}", directory.display()))?;
+            Ok(ExitCode::SUCCESS)
         }
         Verb::Dataset { verb: DatasetVerb::Build { spec, threads } } => {
-            use datasets::build::command::{Given, VARIABLE, run};
-            let text = || environment.find(VARIABLE).with_context(|| format!("name a file, or set {VARIABLE}"));
+            use datasets::build::command::{SpecSource, VARIABLE, run};
+            let text = || environment.find(VARIABLE).with_context(|| format!("give a file, or set {VARIABLE}"));
             let given = match spec {
-                Some(file) => Given::File(file),
-                None => Given::Text(text()?.to_owned()),
+                Some(file) => SpecSource::File(file),
+                None => SpecSource::Text(text()?.to_owned()),
             };
             run(&given, threads, &mut io::stdout())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Dataset { verb: DatasetVerb::Inspect { source, json } } => {
+            use datasets::build::command::{SpecSource, VARIABLE, inspect, inspect_path};
+            let is_spec = |path: &PathBuf| path.is_file() && path.extension().is_some_and(|ending| ending == "json");
+            match source {
+                Some(path) if !is_spec(&path) => inspect_path(&path, json, &mut io::stdout())?,
+                Some(file) => inspect(&SpecSource::File(file), json, &mut io::stdout())?,
+                None => {
+                    let text =
+                        environment.find(VARIABLE).with_context(|| format!("give a source, or set {VARIABLE}"))?;
+                    inspect(&SpecSource::Text(text.to_owned()), json, &mut io::stdout())?;
+                }
+            }
             Ok(ExitCode::SUCCESS)
         }
         Verb::DemoTrain(arguments) => {
@@ -253,13 +258,13 @@ fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<ExitCode> {
+fn serve(place: &Locations, options: &Serve, environment: &Environment) -> Result<ExitCode> {
     inherited::accept_signals();
     telemetry::start(environment.find("LYCEUM_LOG"), environment.find("LYCEUM_LOG_FORMAT"));
     let (threshold, executed) = (start::memory::MMAP_THRESHOLD, start::memory::EXECUTED);
     if !start::memory::is_settled(environment.find(threshold), environment.find(executed), std::process::id()) {
         let error = start::memory::fix_mmap_threshold(std::env::args_os());
-        tracing::warn!(%error, "freed memory may stay with the portal");
+        tracing::warn!(%error, "freed memory may not be returned to the system");
     }
     let mut config = Config::load(place.config.as_deref(), environment)?;
     if let Some(listen) = options.listen {
@@ -279,11 +284,11 @@ fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<Ex
     let own = lyceum::helper::identity::own().map(|own| own.name).unwrap_or_default();
     if start::ends_with_login(&started.paths.run, &own, std::path::Path::new(start::LINGERING)) {
         let run = started.paths.run.display();
-        tracing::warn!(%run, "sessions end when you sign out of this machine; `loginctl enable-linger` prevents that");
+        tracing::warn!(%run, "sessions end when you log out of this machine; `loginctl enable-linger` prevents that");
     }
     // No thread existed until here; from here on we are not root.
     runtime()?.block_on(async {
-        let app = App::open(&config, environment, started, Clock::even(), options.begin_anew).await?;
+        let app = App::open(&config, environment, started, Clock::even(), options.start_empty).await?;
         app.run().await
     })?;
     Ok(ExitCode::SUCCESS)
@@ -302,5 +307,24 @@ fn helper(config: &str) -> ExitCode {
             eprintln!("lyceum helper: {}", error.sentence());
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_completions_and_a_manual_page() {
+        Command::command().debug_assert();
+        let folder = tempfile::tempdir().unwrap();
+        clap_mangen::generate_to(Command::command(), folder.path()).unwrap();
+        for page in ["lyceum.1", "lyceum-job-submit.1", "lyceum-api.1", "lyceum-admin-user-add.1"] {
+            assert!(folder.path().join(page).is_file(), "{page}");
+        }
+        assert!(!folder.path().join("lyceum-helper.1").exists(), "it is hidden");
+        let mut text = Vec::new();
+        clap_complete::generate(clap_complete::Shell::Bash, &mut Command::command(), "lyceum", &mut text);
+        assert!(String::from_utf8(text).unwrap().contains("--timeout"));
     }
 }

@@ -52,11 +52,11 @@ document.addEventListener("submit", async (event) => {
   event.stopImmediatePropagation();
   const form = event.target;
   const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), redirect: "manual" }).catch(() => null);
-  if (answer?.type !== "opaqueredirect") return announce("It could not be put aside. Try again.");
+  if (answer?.type !== "opaqueredirect") return announce("The announcement could not be dismissed. Try again.");
   const next = line.nextElementSibling ?? line.previousElementSibling;
   line.remove();
   (next?.querySelector("button") ?? $("#main")).focus();
-  announce("Put aside");
+  announce("Dismissed");
 }, true);
 
 function come(back) {

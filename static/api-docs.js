@@ -11,7 +11,7 @@ try {
   if (!answer.ok) throw new Error(`status ${answer.status}`);
   draw(await answer.json());
 } catch (error) {
-  $("#api-status").textContent = `The OpenAPI document could not be read (${error.message}).`;
+  $("#api-status").textContent = `The OpenAPI document could not be loaded (${error.message}).`;
 }
 place.removeAttribute("aria-busy");
 
@@ -73,7 +73,7 @@ function fill(api, body, verb, route, operation, shared) {
     const answer = resolve(api, response), schema = mediaSchema(answer);
     return [code(status), schema ? typeName(api, schema) : "", answer.description ?? ""];
   });
-  if (answers.length) body.append(element("h3", {}, "Answers"), table(["Status", "Type", ""], answers));
+  if (answers.length) body.append(element("h3", {}, "Responses"), table(["Status", "Type", ""], answers));
   const [status, good] = Object.entries(operation.responses ?? {}).find(([code]) => code.startsWith("2")) ?? [];
   const output = good && mediaSchema(resolve(api, good));
   if (output) body.append(element("h3", {}, `Example of ${status}`), example(JSON.stringify(sample(api, output), null, 2)));

@@ -1,7 +1,7 @@
 // On every page: times in the reader's zone, copying, asking before a form is sent, one send
 // for one press, and the theme. Without it every form still works.
 
-import { $, $$, announce, ask, enableCopying, refreshTimes } from "./dom.js";
+import { $, $$, announce, ask, element, enableCopying, refreshTimes } from "./dom.js";
 
 document.documentElement.classList.add("js");
 refreshTimes();
@@ -16,7 +16,7 @@ document.addEventListener("click", async (event) => {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    announce("Copying was not allowed. Select it and copy it by hand.");
+    announce("The browser did not allow copying. Select the text and copy it manually.");
     return;
   }
   announce("Copied");
@@ -60,6 +60,43 @@ addEventListener("pageshow", (event) => {
     for (const button of $$("button[type=submit]", form)) button.disabled = false;
   }
 });
+
+// On a phone the navigation is a drawer.
+const menu = $(".menu");
+menu?.addEventListener("click", () => {
+  const isOpen = menu.closest(".side").classList.toggle("is-open");
+  menu.setAttribute("aria-expanded", String(isOpen));
+});
+
+// Keys that work anywhere but in fields: the palette is loaded when it is first asked for.
+const palette = $("[data-palette]"), script = palette?.dataset.palette;
+const openPalette = async () => (await import(script)).open();
+palette?.addEventListener("click", openPalette);
+const KEYS = [["Ctrl K or /", "Search pages, actions and everything with a name"], ["g then h, s, j, r, d, m", "Go to Home, Sessions, Jobs, Runs, Datasets or Models"],
+  ["n", "New session"], ["?", "Show these keys"]];
+const PLACES = { h: "/", s: "/sessions", j: "/jobs", r: "/runs", d: "/datasets", m: "/models" };
+let isGoing = false;
+document.addEventListener("keydown", (event) => {
+  if (!palette || event.defaultPrevented || $("dialog[open]")) return;
+  const isTyping = event.target.closest("input, select, textarea, [contenteditable], [role=application]");
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); openPalette(); return; }
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const going = isGoing;
+  isGoing = event.key === "g" && !going;
+  if (going && PLACES[event.key]) location.assign(PLACES[event.key]);
+  else if (event.key === "/") { event.preventDefault(); openPalette(); }
+  else if (event.key === "n") location.assign("/sessions/new");
+  else if (event.key === "?") showKeys();
+});
+
+function showKeys() {
+  const rows = KEYS.flatMap(([keys, what]) => [element("dt", {}, element("kbd", {}, keys)), element("dd", {}, what)]);
+  const close = element("button", { class: "btn", type: "submit" }, "Close");
+  const dialog = element("dialog", { class: "keys", "aria-labelledby": "keys" }, element("h2", { id: "keys" }, "Keyboard shortcuts"), element("dl", {}, ...rows), element("form", { method: "dialog" }, close));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
 
 const theme = $("#theme-form");
 theme?.addEventListener("change", async (event) => {

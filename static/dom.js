@@ -26,14 +26,14 @@ export function humanDuration(seconds) {
 
 const UNITS = { "": 1, b: 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 };
 
-// Bytes of `4 GB`, `512M`, `1.5 GiB` (powers of 1024), or null.
+// Bytes of `4 GiB`, `512M`, `1.5 GB` (powers of 1024), or null.
 export function parseSize(text) {
   const match = /^\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|b)?\s*$/i.exec(text);
   return match ? Math.floor(Number(match[1]) * UNITS[(match[2] ?? "").toLowerCase()]) : null;
 }
 
 export function humanSize(bytes) {
-  for (const [name, unit] of [["TB", 2 ** 40], ["GB", 2 ** 30], ["MB", 2 ** 20], ["KB", 2 ** 10]]) {
+  for (const [name, unit] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
     if (unit <= bytes) return `${Math.round((bytes / unit) * 10) / 10} ${name}`;
   }
   return `${bytes} B`;

@@ -48,7 +48,7 @@ function line(name) {
 
 function add(file, earlier = null) {
   const upload = { file, id: earlier?.id ?? null, offset: 0, paused: false, gone: false, request: null, shown: earlier?.shown ?? line(file.name) };
-  upload.shown.say("waits");
+  upload.shown.say("queued");
   upload.shown.progress(0);
   upload.shown.offer(["Cancel", () => cancel(upload)]);
   queue.push(upload);
@@ -75,7 +75,7 @@ function fail(upload, error) {
 
 async function run(upload) {
   const { file, shown } = upload;
-  if (most < file.size) throw new Error(`It is larger than ${humanSize(most)}, the most that may be uploaded here.`);
+  if (most < file.size) throw new Error(`The file is larger than ${humanSize(most)}, the limit for uploads.`);
   if (upload.gone) return;
   if (!upload.id) await begin(upload);
   if (upload.gone || !upload.id) return;
@@ -106,13 +106,13 @@ async function run(upload) {
       if (error.status && error.status !== 409 && error.status < 500 && error.status !== 429 && error.status !== 400) throw error;
       if (error.status === 409 && error.offset == null) throw error;
       fresh = false;
-      shown.say("connection lost; tries again");
+      shown.say("connection lost; retrying…");
       await patience.wait();
       await seen();
     }
   }
   if (upload.gone) return;
-  shown.say("being put in place");
+  shown.say("finishing…");
   try {
     await api("POST", `/uploads/${upload.id}/finish`);
   } catch (error) {
@@ -137,7 +137,7 @@ async function begin(upload) {
   } catch (error) {
     const there = error.status === 409 && await api("GET", `/info?path=${folder}/${encodeURIComponent(file.name)}`).catch(() => null);
     if (!there || there.kind !== "file") throw error;
-    if (!(await ask(`${file.name} is there already. Replace it?`, "Yes, replace it"))) return cancel(upload);
+    if (!(await ask(`${file.name} already exists. Replace it?`, "Yes, replace it"))) return cancel(upload);
     upload.id = (await api("POST", "/uploads", { ...asked, replace: true })).id;
   }
 }
@@ -174,7 +174,7 @@ function pause(upload) {
   upload.paused = true;
   upload.request?.abort();
   upload.shown.say(`paused at ${humanSize(upload.offset)}`);
-  upload.shown.offer(["Go on", () => { upload.paused = false; upload.resume?.(); }], ["Cancel", () => cancel(upload)]);
+  upload.shown.offer(["Resume", () => { upload.paused = false; upload.resume?.(); }], ["Cancel", () => cancel(upload)]);
 }
 
 async function cancel(upload) {
@@ -193,7 +193,7 @@ async function cancel(upload) {
 for (const left of recall().filter((one) => one.folder === folder)) {
   const shown = line(left.name);
   shown.row.classList.add("waiting");
-  shown.say(`was interrupted; choose the file again to go on (${humanSize(left.size)})`);
+  shown.say(`was interrupted; choose the file again to resume (${humanSize(left.size)})`);
   api("GET", `/uploads/${left.id}`).then(
     (stands) => shown.progress(left.size ? stands.offset_bytes / left.size : 1),
     (error) => { if (error.status === 404) { forget(left.id); shown.remove(); } },
@@ -231,7 +231,7 @@ if (drop && "writable" in drop.dataset) {
     if (folders.length) {
       const shown = line(folders.join(", "));
       shown.progress(null);
-      shown.say("Folders cannot be dropped here: pack them first, or make the folder and drop its files.", true);
+      shown.say("Folders cannot be uploaded. Pack the folder into an archive, or create the folder and drop its files.", true);
       shown.offer(["Dismiss", shown.remove]);
     }
     take(files);

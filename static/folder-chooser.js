@@ -26,7 +26,7 @@ async function choose(field) {
   const trail = element("ol"), list = element("ul", { class: "folders", "aria-label": "Folders here" });
   const words = element("p", { class: "muted", role: "status" });
   const name = element("input", { class: "input", "aria-label": "Name of a new folder", placeholder: "New folder", maxlength: "255", autocomplete: "off", spellcheck: "false" });
-  const make = element("button", { class: "btn", type: "button" }, "Make");
+  const make = element("button", { class: "btn", type: "button" }, "Create");
   const take = element("button", { class: "btn primary", type: "button" }, "Choose this folder");
   const close = element("button", { class: "btn", type: "button" }, "Cancel");
   const dialog = element("dialog", { class: "chooser", "aria-labelledby": "chooser-title" },
@@ -43,7 +43,7 @@ async function choose(field) {
   }
 
   async function open(path, cursor = null) {
-    words.textContent = "Looking …";
+    words.textContent = "Loading…";
     let folder;
     try {
       folder = await api(`?folders=true&limit=200&path=${path}${cursor ? `&cursor=${cursor}` : ""}`);
@@ -68,9 +68,9 @@ async function choose(field) {
       return element("li", {}, made);
     }));
     const rows = folder.items.map((item) => element("li", {}, button(item.name, () => open(item.encoded_path), "folder")));
-    if (folder.next_cursor) rows.push(element("li", {}, button("More …", () => open(folder.encoded_path, folder.next_cursor))));
+    if (folder.next_cursor) rows.push(element("li", {}, button("Show more", () => open(folder.encoded_path, folder.next_cursor))));
     list.replaceChildren(...rows);
-    words.textContent = folder.items.length ? "" : "No folders in here.";
+    words.textContent = folder.items.length ? "" : "No folders here.";
     announce(`${folder.path}: ${folder.total} ${folder.total === 1 ? "folder" : "folders"}`);
     (list.querySelector("button") ?? take).focus();
   }
@@ -95,7 +95,7 @@ async function choose(field) {
   dialog.addEventListener("close", () => { dialog.remove(); field.focus(); });
   document.body.append(dialog);
   dialog.showModal();
-  words.textContent = "Looking …";
+  words.textContent = "Loading…";
   try {
     roots = (await api("/roots")).items;
   } catch (error) {

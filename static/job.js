@@ -2,7 +2,7 @@
 // fresh by `live.js`.
 
 import { $ } from "./dom.js";
-import { draw, follow, logNodes, once } from "./log.js";
+import { draw, follow, logNodes, nothing, once } from "./log.js";
 
 const log = $("[data-log]"), state = $("[data-log-state]");
 const search = $("[data-log-search]"), found = $("[data-log-found]");
@@ -13,7 +13,7 @@ function show() {
   const lines = wanted ? text.split("\n").filter((line) => line.toLowerCase().includes(wanted)) : null;
   found.textContent = lines ? `${lines.length} ${lines.length === 1 ? "line" : "lines"}` : "";
   const shown = lines ? lines.join("\n") : text;
-  draw(log, shown ? logNodes(shown) : [lines ? "No line has that." : "Nothing has been written yet."]);
+  draw(log, shown ? logNodes(shown) : [lines ? "No lines match." : nothing(log)]);
 }
 
 let due = false;

@@ -52,7 +52,7 @@ function show(what) {
   if (what === "lost") document.body.append(element("p", { id: "line", class: "line", role: "status" }, "Not connected, trying again…"));
   if (what === "signed-out") {
     const next = encodeURIComponent(location.pathname + location.search);
-    const words = element("span", {}, "You are signed out, so this page shows how things were. ", element("a", { href: `/login?next=${next}` }, "Sign in"), " to go on.");
+    const words = element("span", {}, "You are signed out. This page is no longer updated. ", element("a", { href: `/login?next=${next}` }, "Sign in"), " to continue.");
     $("#main").prepend(element("p", { id: "line", class: "note warn", role: "status" }, words));
   }
 }

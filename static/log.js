@@ -3,10 +3,15 @@
 
 import { backOff, element, seen } from "./dom.js";
 
-// A page holds so much of a log; “As text” has all that is kept.
+// A page holds so much of a log; “Plain text” has all that is kept.
 const MOST = 512 * 1024;
 // The server says something every 15 s.
 const SILENCE = 40_000;
+
+// What an empty log shows.
+export function nothing(log) {
+  return log.dataset.follow === "yes" ? "No output yet." : "No output.";
+}
 
 // What is left of text once carriage returns and backspaces have done their work: of a line that is written
 // over itself, as a progress bar is, the last state. One that is about to be written over still shows, so text
@@ -135,9 +140,9 @@ export async function follow(address, hear, say) {
     try {
       if (await listen()) break;
     } catch {
-      say("cannot be read at the moment");
+      say("cannot be loaded at the moment");
     }
     await pause.wait();
   }
-  say("as it ended");
+  say("final output");
 }

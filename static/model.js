@@ -1,6 +1,6 @@
 // A model's page follows its training to the end, draws what a threshold on its confidence would
 // come to, and sends pictures that it is asked about; the page of an answer comes again when there
-// is more of it.
+// is more of it. Wherever boxes are drawn, a slider hides those with a low score.
 
 import { $, $$ } from "./dom.js";
 
@@ -17,7 +17,22 @@ async function follow(api, is_news) {
 const done = ({ progress }) => String(progress?.done ?? "");
 
 const state = $("#model-state")?.dataset;
-if (state?.state === "training") follow(`/api/v1/models/${state.model}`, (model) => model.state !== state.state);
+if (state?.state === "training") {
+  follow(`/api/v1/models/${state.model}`, (model) => {
+    if (model.progress) progressed(model.progress);
+    return model.state !== state.state;
+  });
+}
+
+/** Shows how far a training is, in the words in which the portal writes it. */
+function progressed({ epoch, epochs, step, steps, seconds_left }) {
+  const bar = $("#training progress");
+  if (!bar) return;
+  [bar.max, bar.value] = [steps, step];
+  const seconds = Math.round(seconds_left), hours = Math.floor(seconds / 3600), minutes = Math.floor(seconds / 60) % 60;
+  const left = hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+  $("#training-words").textContent = `Epoch ${epoch} of ${epochs}, step ${step} of ${steps}, about ${left} left`;
+}
 
 // The drawings come after the answer.
 const answer = $("#answer-state")?.dataset;
@@ -46,19 +61,19 @@ async function ask(method, path, body, headers = {}) {
     body: body instanceof Blob ? body : body && JSON.stringify(body),
   });
   const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(said.errors?.map((fault) => fault.message).join(" ") || said.detail || `The portal answered ${answer.status}.`);
+  if (!answer.ok) throw new Error(said.errors?.map((fault) => fault.message).join(" ") || said.detail || `The portal returned status ${answer.status}.`);
   return said;
 }
 
 // Several pictures go into a folder of their own, which is then asked about as a whole.
 async function lay(files, says) {
   const now = new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
-  const folder = `~/uploads/pictures-${now}-${crypto.getRandomValues(new Uint16Array(1))[0]}`;
+  const folder = `~/uploads/images-${now}-${crypto.getRandomValues(new Uint16Array(1))[0]}`;
   const make = (path) => ask("POST", "/files/folders", { path });
   // Only the first time is there no place for it.
   await make(folder).catch(() => make("~/uploads").then(() => make(folder)));
   for (const [at, file] of files.entries()) {
-    says.textContent = `${at} of ${files.length} are sent …`;
+    says.textContent = `${at} of ${files.length} uploaded…`;
     const { id } = await ask("POST", "/files/uploads", { path: `${folder}/${file.name}`, size_bytes: file.size });
     const kind = { "Content-Type": "application/octet-stream", "Upload-Offset": "0" };
     if (file.size > 0) await ask("PATCH", `/files/uploads/${id}`, file, kind);
@@ -72,7 +87,7 @@ form?.addEventListener("submit", async (event) => {
   if (files.length === 0) return;
   event.preventDefault();
   const says = $("#upload-hint", form), button = $("button[type=submit]", form);
-  says.textContent = "is being sent …";
+  says.textContent = "Uploading…";
   button.disabled = true;
   const infer = `/models/${form.dataset.model}/infer`;
   const asked = { snapshot: form.elements.snapshot.value, top: form.elements.top.value || 5 };
@@ -106,11 +121,30 @@ async function threshold(panel) {
     mark.setAttribute("x", at * 6 - 1);
     slider.setAttribute("aria-valuetext", `${at} %`);
     says.textContent = count
-      ? `From ${at} % on it answers ${count} of ${pictures} pictures (${percent(count / pictures)}); ${percent(right[at] / count)} of them rightly, ${wrong} not.`
-      : `From ${at} % on it answers none of ${pictures} pictures.`;
+      ? `At ${at} %: ${count} of ${pictures} images (${percent(count / pictures)}) reach the threshold; ${percent(right[at] / count)} of these are correct, ${wrong} are wrong.`
+      : `At ${at} %: none of ${pictures} images reach the threshold.`;
   };
   slider.addEventListener("input", show);
   show();
   panel.hidden = false;
 }
 for (const panel of $$(".threshold")) threshold(panel);
+
+// Boxes with a lower score are hidden, in the pictures and in the list beside them.
+for (const slider of $$(".score-slider input")) {
+  const says = $("output", slider.parentElement);
+  const scored = () => $$(`${slider.dataset.target} [data-score], .bars-table [data-score]`);
+  const show = () => {
+    const least = Number(slider.value) / 100;
+    says.textContent = least.toFixed(2);
+    let shown = 0;
+    for (const one of scored()) {
+      const is_below = Number(one.dataset.score) < least;
+      one.classList.toggle("too-low", is_below);
+      if (!is_below) shown += 1;
+    }
+    const nothing = $("#nothing-above");
+    if (nothing) nothing.hidden = shown > 0;
+  };
+  slider.addEventListener("input", show);
+}

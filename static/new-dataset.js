@@ -10,6 +10,7 @@ const hint = $("#example-hint");
 
 function show() {
   for (const field of $$(".source-field", form)) field.hidden = !field.dataset.sources.split(" ").includes(source());
+  for (const field of $$(".split-field", form)) field.hidden = value("splits") !== "folders";
 }
 
 let timer = null;
@@ -17,15 +18,15 @@ function draw() {
   clearTimeout(timer);
   timer = setTimeout(() => {
     const places = $$(".example", form);
-    const path = source() === "folder" ? value("path") : ["coco", "yolo", "kitti", "masks"].includes(source()) ? value("path") : "";
+    const path = source() === "folder" ? value("path") : ["coco", "yolo", "voc", "cvat", "labelstudio", "kitti", "masks"].includes(source()) ? value("path") : "";
     hint.textContent = "";
     for (const place of places) {
       place.hidden = true;
       if (!path) continue;
       const image = new Image();
-      image.alt = `Your first picture with ${place.dataset.resize}`;
+      image.alt = `First image with ${place.dataset.resize}`;
       image.onload = () => { place.replaceChildren(image); place.hidden = false; };
-      image.onerror = () => { hint.textContent = "There is no picture to try this with."; };
+      image.onerror = () => { hint.textContent = "No image found for a preview."; };
       const asked = new URLSearchParams({ path, resize: place.dataset.resize, width: value("width"), height: value("height"), channels: value("channels") });
       image.src = `/api/v1/dataset-example?${asked}`;
     }
@@ -33,7 +34,7 @@ function draw() {
 }
 
 form.addEventListener("input", (event) => {
-  if (event.target.name === "source") show();
+  if (["source", "splits"].includes(event.target.name)) show();
   if (["source", "path", "width", "height", "channels"].includes(event.target.name)) draw();
 });
 $("#path", form)?.addEventListener("change", () => {
@@ -49,7 +50,7 @@ const upload = $("#upload", form);
 async function ask(method, path, body, headers = {}) {
   const answer = await fetch(`/api/v1/files${path}`, { method, body, headers: { "X-CSRF-Token": upload.dataset.csrf, ...headers } });
   const said = answer.status === 204 ? {} : await answer.json();
-  if (!answer.ok) throw new Error(said.detail ?? "It could not be uploaded.");
+  if (!answer.ok) throw new Error(said.detail ?? "The upload failed.");
   return said;
 }
 
@@ -73,13 +74,13 @@ upload?.addEventListener("change", async () => {
   const [file] = upload.files;
   if (!file) return;
   const says = $("#upload-hint");
-  says.textContent = "is being uploaded …";
+  says.textContent = "Uploading…";
   try {
     const done = await send(file);
     const path = $("#path", form);
     path.value = done.path;
     path.dispatchEvent(new Event("change"));
-    says.textContent = "is uploaded";
+    says.textContent = "Uploaded";
   } catch (error) {
     says.textContent = error.message;
   }

@@ -40,7 +40,7 @@ async function draw() {
   const said = await answer?.json().catch(() => null);
   if (mine !== latest) return;
   if (!said) {
-    says.textContent = "It is drawn when the portal answers again.";
+    says.textContent = "The portal is not reachable. The curve is drawn once it responds.";
     return;
   }
   const line = $("path", rate);
@@ -53,7 +53,7 @@ async function draw() {
   const point = (at) => `${(said.percent[at] * 6).toFixed(1)} ${(114 - (said.rate[at] / most) * 108).toFixed(1)}`;
   line.setAttribute("d", said.rate.map((_, at) => `${at ? "L" : "M"}${point(at)}`).join(""));
   const number = (number) => Number(number.toPrecision(3)).toString();
-  says.textContent = `from ${number(said.rate[0])}, at most ${number(most)}, at the end ${number(said.rate.at(-1))}`;
+  says.textContent = `start ${number(said.rate[0])}, maximum ${number(most)}, end ${number(said.rate.at(-1))}`;
 }
 
 let timer = null;

@@ -21,6 +21,17 @@ for (const slider of $$("input[type=range]", form)) {
 // The form of jobs asks for the same and for a program besides.
 const isJob = form.dataset.kind === "job";
 
+// Each program brings its own size: light where it has one, else the usual one. A size that somebody chose stays, as
+// long as the program can have it.
+let isChosen = false;
+for (const size of $$('[name="profile"]', form)) size.addEventListener("change", () => { isChosen = true; });
+for (const app of $$('[name="app"]', form)) app.addEventListener("change", () => {
+  const light = app.dataset.light === "yes", isOwn = chosen("profile")?.value === "app";
+  if (isChosen && !(isOwn && !light)) return;
+  const wanted = $(`[name="profile"][value="${light ? "app" : CSS.escape(form.dataset.size)}"]`, form);
+  if (wanted && !wanted.disabled) wanted.checked = true;
+});
+
 function work() {
   const script = chosen("work")?.value === "script" ? $("#script", form).value : value("command");
   const lines = value("variables").split("\n").filter((line) => line.includes("="));
@@ -55,10 +66,12 @@ function request() {
   if (custom()) {
     asked.resources = { gpus: Number(value("gpus")) || 0, cpus: Number(value("cpus")), memory_bytes: parseSize(value("memory")) ?? 0 };
     if (asked.resources.gpus && value("gpu_model")) asked.resources.gpu_model = value("gpu_model");
-  } else if (size) asked.profile = size.value;
+  } else if (size && size.value !== "app") asked.profile = size.value;
   if (value("name")) asked.name = value("name");
+  const own = value("own_environment");
+  if (value("image")) asked.image = value("image");
   if (isJob || app?.dataset.environment === "yes") {
-    const own = value("own_environment"), environment = own && !/[/~]/.test(own) ? `~/${own}` : own || value("environment");
+    const environment = own && !/[/~]/.test(own) ? `~/${own}` : own || (asked.image ? "" : value("environment"));
     if (environment) asked.environment = environment;
   }
   if (value("modules")) asked.modules = value("modules").split(/[\s,]+/).filter(Boolean);
@@ -87,7 +100,8 @@ $("#script-file", form)?.addEventListener("change", async (event) => {
 
 function drawMeters() {
   const size = chosen("profile")?.dataset, sums = request().resources;
-  const asks = custom() ? { gpus: sums.gpus, cpus: sums.cpus, memory_bytes: sums.memory_bytes } : size ? { gpus: +size.gpus, cpus: +size.cpus, memory_bytes: +size.memory } : {};
+  const isLight = chosen("profile")?.value === "app";
+  const asks = custom() ? { gpus: sums.gpus, cpus: sums.cpus, memory_bytes: sums.memory_bytes } : isLight ? { gpus: 0, cpus: 0, memory_bytes: Number(chosen("app")?.dataset.memory || 0) } : size ? { gpus: +size.gpus, cpus: +size.cpus, memory_bytes: +size.memory } : {};
   for (const meter of $$("[data-meter][data-limit]")) {
     const limit = Number(meter.dataset.limit), bar = $(".asked", meter);
     if (!(meter.dataset.meter in asks) || !bar || !limit) continue;
@@ -132,18 +146,18 @@ async function ask() {
       const cost = [said.gpu_hours ? `${hours(said.gpu_hours, said.gpu_hours_left)} GPU-hours` : "", `${hours(said.cpu_hours, said.cpu_hours_left)} core-hours`].filter(Boolean).join(", ");
       const hints = (said.admission.reasons ?? []).map((reason) => reason.hint).join(" ");
       const kind = said.admission.outcome === "admit" && !said.fits_hours ? "wait" : said.admission.outcome;
-      const short = said.fits_hours ? "" : " Not all of them fit into your hours: the sweep pauses when those are used up.";
+      const short = said.fits_hours ? "" : " Not all tasks fit into your remaining hours: the sweep pauses when they are used up.";
       say(kind, `${said.tasks} tasks, ${said.parallel} at once`, `At most ${cost}.${short} ${hints}`);
     } else if (answer.ok) {
       const hints = (said.reasons ?? []).map((reason) => reason.hint).join(" ");
-      const start = said.outcome === "wait" && said.estimated_start ? ` About ${clock.format(new Date(said.estimated_start))}.` : "";
+      const start = said.outcome === "wait" && said.estimated_start ? ` Estimated start: ${clock.format(new Date(said.estimated_start))} at the latest.` : "";
       say(said.outcome, HEADLINES[said.outcome] ?? said.outcome, hints + start);
     } else if (answer.status === 422 || answer.status === 409) {
       const wrong = [...(said.errors ?? []).map((error) => error.message), ...(said.reasons ?? []).map((reason) => reason.hint)];
       say("refuse", HEADLINES.refuse, wrong.join(" ") || said.detail || "");
     } else say("", "", said.detail ?? said.title ?? "");
   } catch (error) {
-    if (error.name !== "AbortError") say("", "", "The portal does not answer just now; you can still press Start.");
+    if (error.name !== "AbortError") say("", "", "The portal does not respond at the moment. You can still press Start.");
   }
 }
 
@@ -167,12 +181,12 @@ function drawDifference() {
   const changes = [...fields()].filter(([name, field]) => original.get(name) !== words(field));
   const lines = changes.map(([name, field]) => {
     const line = document.createElement("li"), before = document.createElement("del"), after = document.createElement("ins");
-    before.textContent = original.get(name) || "nothing";
-    after.textContent = words(field) || "nothing";
+    before.textContent = original.get(name) || "blank";
+    after.textContent = words(field) || "blank";
     line.append(`${label(field)}: `, before, " ", after);
     return line;
   });
-  if (!lines.length) lines.push(Object.assign(document.createElement("li"), { className: "muted", textContent: "Nothing yet: this is the same job again." }));
+  if (!lines.length) lines.push(Object.assign(document.createElement("li"), { className: "muted", textContent: "No changes: this is an exact copy." }));
   list.replaceChildren(...lines);
 }
 for (const [name, field] of fields()) original.set(name, words(field));

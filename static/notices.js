@@ -79,7 +79,7 @@ place.addEventListener("submit", async (event) => {
   }
   const problem = await answer?.json().catch(() => null);
   $("[role=alert]", notice)?.remove();
-  $("p", notice).after(element("p", { role: "alert" }, problem?.detail ?? "The portal does not answer. Try again in a moment."));
+  $("p", notice).after(element("p", { role: "alert" }, problem?.detail ?? "The portal does not respond. Try again in a moment."));
 });
 
 function come() {

@@ -65,10 +65,10 @@ export function notify(title, body, tag, href) {
 }
 
 const STATES = {
-  lacking: ["This browser shows no notifications from here; over plain HTTP none does.", null],
-  denied: ["This browser blocks notifications from here. Its own settings for this page allow them again.", null],
+  lacking: ["This browser cannot show notifications from this portal. Over plain HTTP, no browser can.", null],
+  denied: ["This browser blocks notifications from this portal. Allow them in the browser's settings for this page.", null],
   off: ["Off in this browser.", "Switch on"],
-  on: ["On in this browser, while some page of the portal is open.", "Switch off"],
+  on: ["On in this browser, while a page of the portal is open.", "Switch off"],
 };
 
 function state() {

@@ -8,7 +8,7 @@ const boxes = () => $$("input[name=user]", form);
 
 function tell() {
   const chosen = boxes().filter((box) => box.checked).length;
-  if (said) said.textContent = chosen === 0 ? "" : chosen === 1 ? "1 person chosen" : `${chosen} people chosen`;
+  if (said) said.textContent = chosen === 0 ? "" : chosen === 1 ? "1 user selected" : `${chosen} users selected`;
   if (!all) return;
   all.checked = 0 < chosen && chosen === boxes().length;
   all.indeterminate = 0 < chosen && !all.checked;

@@ -1,7 +1,7 @@
 // The log of one session, followed while it lives.
 
 import { $ } from "./dom.js";
-import { draw, follow, logNodes, once } from "./log.js";
+import { draw, follow, logNodes, nothing, once } from "./log.js";
 
 const log = $("[data-log]"), state = $("[data-log-state]");
 let text = "", due = false;
@@ -12,7 +12,7 @@ function hear(now) {
   due = true;
   requestAnimationFrame(() => {
     due = false;
-    draw(log, text ? logNodes(text) : ["Nothing has been written yet."]);
+    draw(log, text ? logNodes(text) : [nothing(log)]);
   });
 }
 

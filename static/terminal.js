@@ -117,7 +117,7 @@ class Tab {
   // Ends its shell, after asking when that may still be doing something.
   async close() {
     const running = !this.closed;
-    if (running && !(await ask(`Close terminal ${this.number}? What runs in it is ended.`, "Yes, close it"))) return;
+    if (running && !(await ask(`Close terminal ${this.number}? Programs running in it are ended.`, "Yes, close it"))) return;
     this.closed = true;
     if (running) await fetch(`./ptys/${this.number}`, { method: "DELETE" }).catch(() => {});
     this.socket?.close();

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::Out;
 use crate::{
     announcements::{Announcements, Error},
-    db::{Db, announcements::Filter, audit::By},
+    db::{Db, announcements::Filter, audit::ChangedBy},
     model::{
         Announcement, AnnouncementId, Clock, FieldError, Maintenance, Phase, Timestamp,
         announcement::{self, Level},
@@ -19,11 +19,11 @@ use crate::{
 
 #[derive(Subcommand)]
 pub enum MaintenanceVerb {
-    /// Let nothing start from now on, or change what was said before.
+    /// Start, schedule or change maintenance.
     On(On),
-    /// End it: what waits starts.
+    /// End maintenance; pending sessions start.
     Off,
-    /// Whether there is any; exit status 0 either way.
+    /// Show planned or active maintenance; the exit status is always 0.
     Status {
         #[arg(long)]
         json: bool,
@@ -32,50 +32,52 @@ pub enum MaintenanceVerb {
 
 #[derive(Args)]
 pub struct On {
-    /// Stands behind the times on everybody's pages.
+    /// A message, shown after the times on the pages of all users.
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
+    /// The start: 2030-01-31T18:00 (UTC), 2h, or now; by default now.
     #[arg(long, value_name = "WHEN")]
     from: Option<String>,
+    /// The end; by default it lasts until it is ended.
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// End the sessions that run at this time.
+    /// End running sessions at this time.
     #[arg(long, value_name = "WHEN")]
     drain_at: Option<String>,
-    /// Let administrators start sessions meanwhile: `yes` or `no`.
+    /// Whether administrators may start sessions during maintenance: `yes` or `no`.
     #[arg(long, value_name = "YES", value_parser = ["yes", "no"])]
     administrators: Option<String>,
 }
 
 #[derive(Subcommand)]
 pub enum AnnounceVerb {
-    /// Tell everybody something; prints its id.
+    /// Publish an announcement and print its id.
     Add {
         text: String,
-        /// info, warning or critical.
+        /// The level: info, warning or critical.
         #[arg(long, default_value = "info")]
         level: Level,
         #[arg(long, value_name = "WHEN")]
         from: Option<String>,
         #[arg(long, value_name = "WHEN")]
         until: Option<String>,
-        /// On the sign-in page too.
+        /// Also show it on the sign-in page.
         #[arg(long)]
         on_login: bool,
     },
-    /// What is active or coming.
+    /// List active and upcoming announcements.
     List {
-        /// What is past too.
+        /// Include past announcements.
         #[arg(long)]
         all: bool,
         #[arg(long)]
         json: bool,
     },
-    /// Nobody sees it from now on.
+    /// End an announcement; it is no longer shown.
     End { id: AnnouncementId },
 }
 
-pub(super) async fn maintenance(db: &Db, verb: MaintenanceVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
+pub(super) async fn maintenance(db: &Db, verb: MaintenanceVerb, by: ChangedBy<'_>, out: Out<'_>) -> Result<()> {
     // The whole command happens at one moment: what begins now is active when it is printed.
     let announcements = Announcements::new(db.clone(), Clock::manual(by.at));
     let stored = db.maintenance().await?;
@@ -93,12 +95,12 @@ pub(super) async fn maintenance(db: &Db, verb: MaintenanceVerb, by: By<'_>, out:
                 drain_at,
                 admins_may_start: on.administrators.map_or(before.admins_may_start, |word| word == "yes"),
             };
-            announcements.set_maintenance(by.actor, stored.as_ref(), draft).await.map_err(told)?
+            announcements.set_maintenance(by.actor, stored.as_ref(), draft).await.map_err(to_anyhow)?
         }
         MaintenanceVerb::Off => announcements
             .set_maintenance(by.actor, stored.as_ref(), maintenance::Draft::of(None))
             .await
-            .map_err(told)?,
+            .map_err(to_anyhow)?,
         MaintenanceVerb::Status { json: true } => {
             let phase = phase(stored.as_ref(), now);
             let held = stored.filter(|_| phase.is_some());
@@ -113,19 +115,23 @@ pub(super) async fn maintenance(db: &Db, verb: MaintenanceVerb, by: By<'_>, out:
 /// What holds, in words.
 fn status(set: Option<&Maintenance>, now: Timestamp) -> String {
     let Some((set, phase)) = set.zip(phase(set, now)) else { return "off\n".to_owned() };
-    let to = set.window.to.map_or_else(|| "until somebody ends it".to_owned(), |to| format!("until {to}"));
+    let to = set.window.to.map_or_else(|| "until it is ended".to_owned(), |to| format!("until {to}"));
     let mut lines = format!("{phase}: {}, from {} {to}\n", set.mode(), set.window.from);
     if let Some(at) = set.drain_at {
-        lines.extend(["sessions that run are ended at ", &at.to_string(), "\n"]);
+        lines.extend(["running sessions are ended at ", &at.to_string(), "\n"]);
     }
-    lines += if set.admins_may_start { "administrators may start sessions\n" } else { "administrators wait too\n" };
+    lines += if set.admins_may_start {
+        "administrators may start sessions\n"
+    } else {
+        "administrators may not start sessions\n"
+    };
     if !set.message.is_empty() {
         lines.extend(["message: ", &set.message, "\n"]);
     }
     lines
 }
 
-pub(super) async fn announce(db: &Db, verb: AnnounceVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
+pub(super) async fn announce(db: &Db, verb: AnnounceVerb, by: ChangedBy<'_>, out: Out<'_>) -> Result<()> {
     let announcements = Announcements::new(db.clone(), Clock::manual(by.at));
     let now = by.at;
     match verb {
@@ -133,7 +139,7 @@ pub(super) async fn announce(db: &Db, verb: AnnounceVerb, by: By<'_>, out: Out<'
             let from = moment("--from", from.as_deref(), now)?;
             let to = moment("--until", until.as_deref(), now)?;
             let draft = announcement::Draft { level, text, from, to, on_login };
-            let made = announcements.make(by.actor, draft, None).await.map_err(told)?;
+            let made = announcements.make(by.actor, draft, None).await.map_err(to_anyhow)?;
             writeln!(out, "{}", made.id)?;
         }
         AnnounceVerb::List { all, json } => {
@@ -149,8 +155,8 @@ pub(super) async fn announce(db: &Db, verb: AnnounceVerb, by: By<'_>, out: Out<'
             }
         }
         AnnounceVerb::End { id } => {
-            let found = db.find_announcement(id).await?.with_context(|| format!("there is no announcement {id}"))?;
-            announcements.end(by.actor, &found).await.map_err(told)?;
+            let found = db.find_announcement(id).await?.with_context(|| format!("no announcement has the id {id}"))?;
+            announcements.end(by.actor, &found).await.map_err(to_anyhow)?;
         }
     }
     Ok(())
@@ -175,11 +181,11 @@ fn moment(option: &str, text: Option<&str>, now: Timestamp) -> Result<Option<Tim
         return Ok(Some(now));
     }
     let found = parse_moment(text).or_else(|| parse_duration(text).map(|seconds| now.plus_seconds(seconds)));
-    found.map(Some).with_context(|| format!("{option}: `{text}` is no time: say 2030-01-31T18:00 (UTC), 2h, or now"))
+    found.map(Some).with_context(|| format!("{option}: `{text}` is not a time; use 2030-01-31T18:00 (UTC), 2h, or now"))
 }
 
 /// Faults by the names of the options.
-fn told(error: Error) -> anyhow::Error {
+fn to_anyhow(error: Error) -> anyhow::Error {
     let Error::Invalid(faults) = error else { return error.into() };
     let option = |fault: &FieldError| match fault.field.as_str() {
         "to" => "--until".to_owned(),
@@ -221,7 +227,7 @@ mod tests {
         };
         let set = draft.check(None, now).unwrap();
         let lines = status(set.as_ref(), now);
-        assert!(lines.starts_with("active: drain, from 2027-01-15T08:00:00Z until somebody ends it\n"), "{lines}");
-        assert!(lines.ends_with("administrators wait too\nmessage: New disks\n"), "{lines}");
+        assert!(lines.starts_with("active: drain, from 2027-01-15T08:00:00Z until it is ended\n"), "{lines}");
+        assert!(lines.ends_with("administrators may not start sessions\nmessage: New disks\n"), "{lines}");
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     auth::groups::{made_here, parsed, single, taken},
     db::{
         self, Db,
-        audit::By,
+        audit::ChangedBy,
         groups::{GroupFilter, ListedGroup},
     },
     model::{Group, GroupName},
@@ -20,21 +20,21 @@ use crate::{
 /// A group is named by its name or, where several are called alike, by its id.
 #[derive(Subcommand)]
 pub enum GroupVerb {
-    /// Make a group.
+    /// Create a local group.
     Add { name: String },
-    /// Every group, a directory's too, with how many are in it and who manages it.
+    /// List all groups, including those of a directory, with the number of members and the managers.
     List {
         #[arg(long)]
         json: bool,
     },
-    /// Give a group that was made here another name.
+    /// Rename a local group.
     Rename { group: String, name: String },
-    /// Remove a group that was made here; its people stay.
+    /// Delete a local group; its members' accounts are kept.
     Remove { group: String },
-    /// Who is in a group that was made here.
+    /// Add or remove members of a local group.
     #[command(subcommand)]
     Member(PeopleVerb),
-    /// Who manages a group.
+    /// Add or remove managers of a group.
     #[command(subcommand)]
     Manager(PeopleVerb),
 }
@@ -48,17 +48,17 @@ pub enum PeopleVerb {
 /// So many groups are read at once.
 const STEP: i64 = 500;
 
-pub(super) async fn group(db: &Db, verb: GroupVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
+pub(super) async fn group(db: &Db, verb: GroupVerb, by: ChangedBy<'_>, out: Out<'_>) -> Result<()> {
     match verb {
         GroupVerb::Add { name } => {
             let name = parsed(&name)?;
-            db.add_group(&name, None, by).await.map_err(|err| told(err, &name))?;
+            db.add_group(&name, None, by).await.map_err(|err| to_anyhow(err, &name))?;
         }
         GroupVerb::List { json } => list(db, json, out).await?,
         GroupVerb::Rename { group, name } => {
             let (group, name) = (find_group(db, &group).await?, parsed(&name)?);
             made_here(&group)?;
-            db.rename_group(group.id, &name, by).await.map_err(|err| told(err, &name))?;
+            db.rename_group(group.id, &name, by).await.map_err(|err| to_anyhow(err, &name))?;
         }
         GroupVerb::Remove { group } => {
             let group = find_group(db, &group).await?;
@@ -95,7 +95,7 @@ async fn find_group(db: &Db, id_or_name: &str) -> Result<Group> {
     Ok(found.with_context(|| format!("there is no group `{id_or_name}`"))?.group)
 }
 
-fn told(err: db::Error, name: &GroupName) -> anyhow::Error {
+fn to_anyhow(err: db::Error, name: &GroupName) -> anyhow::Error {
     match err {
         db::Error::Unique => taken(name).into(),
         err => err.into(),
@@ -108,7 +108,7 @@ async fn list(db: &Db, json: bool, out: Out<'_>) -> Result<()> {
         let groups: Vec<_> = groups.iter().map(document).collect();
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&groups)?)?);
     }
-    writeln!(out, "{:<24} {:<7} {:>7}  MANAGERS", "NAME", "FROM", "MEMBERS")?;
+    writeln!(out, "{:<24} {:<7} {:>7}  MANAGERS", "NAME", "SOURCE", "MEMBERS")?;
     for ListedGroup { group, members, managers } in groups {
         let managers = if managers.is_empty() { "-".to_owned() } else { managers.join(", ") };
         writeln!(out, "{:<24} {:<7} {members:>7}  {managers}", group.name, group.source)?;

@@ -28,7 +28,7 @@ use self::{
 use crate::{
     auth::{keys, passwords, tokens},
     config::Config,
-    db::{Db, audit::By, chain::Walk},
+    db::{Db, audit::ChangedBy, chain::ChainCheck},
     helper::identity::Identity,
     model::{Clock, User, time::parse_duration},
     start::{Paths, lock::Lock},
@@ -36,54 +36,54 @@ use crate::{
 
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Local accounts.
+    /// Manage local accounts.
     #[command(subcommand)]
     User(UserVerb),
-    /// Groups that are made here, and who manages any group.
+    /// Manage local groups, and the managers of any group.
     #[command(subcommand)]
     Group(GroupVerb),
-    /// API tokens.
+    /// Manage API tokens.
     #[command(subcommand)]
     Token(TokenVerb),
-    /// Limits: of everybody, of a group, of one person, of all together.
+    /// Manage limits: defaults, for groups, for users and for the whole cluster.
     #[command(subcommand)]
     Quota(QuotaVerb),
-    /// Let nothing start for a while.
+    /// Manage maintenance. No sessions start during maintenance.
     #[command(subcommand)]
     Maintenance(MaintenanceVerb),
-    /// Tell everybody something.
+    /// Manage announcements to all users.
     #[command(subcommand)]
     Announce(AnnounceVerb),
-    /// The audit log.
+    /// Verify the audit log.
     #[command(subcommand)]
     Audit(AuditVerb),
-    /// Write a copy of the database to a file that does not exist yet.
+    /// Back up the database to a new file.
     Backup { file: PathBuf },
-    /// Put a copy in the database's place; the portal must not run.
+    /// Restore the database from a backup. The portal must be stopped.
     Restore { file: PathBuf },
-    /// Bring the database to this version's schema, as `serve` does when it starts.
+    /// Migrate the database to the schema of this version, as `serve` does at start.
     Migrate,
 }
 
 #[derive(Subcommand)]
 pub enum TokenVerb {
-    /// Make a token and print its secret, alone, on standard output.
+    /// Create a token and print only its secret to standard output.
     Create {
         #[arg(long, value_name = "NAME")]
         user: String,
-        /// What it may do, with commas; else all that its owner may.
+        /// The scopes, separated by commas; by default full access.
         #[arg(long, value_delimiter = ',')]
         scopes: Vec<String>,
         #[arg(long, default_value = "30d")]
         expires: String,
-        #[arg(long, default_value = "made on the command line")]
+        #[arg(long, default_value = "created on the command line")]
         name: String,
     },
 }
 
 #[derive(Subcommand)]
 pub enum AuditVerb {
-    /// Walk the chain of hashes and name the first row that is not as it was written.
+    /// Verify the chain of hashes and report the first entry that was changed.
     Verify,
 }
 
@@ -112,7 +112,7 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths, out: Out<'_>) -> Result<E
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let db = Db::open_known(&config.database, &paths.private, &keys::path(&paths.private)).await?;
-        let by = By { actor: &actor, at: Clock::System.now() };
+        let by = ChangedBy { actor: &actor, at: Clock::System.now() };
         let done = match verb {
             Verb::User(verb) => user::user(&db, verb, config.auth.source(), by, out).await,
             Verb::Group(verb) => group::group(&db, verb, by, out).await,
@@ -133,10 +133,10 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths, out: Out<'_>) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-async fn token(db: &Db, verb: TokenVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
+async fn token(db: &Db, verb: TokenVerb, by: ChangedBy<'_>, out: Out<'_>) -> Result<()> {
     let TokenVerb::Create { user, scopes, expires, name } = verb;
     let user = find(db, &user).await?;
-    let seconds = parse_duration(&expires).context("--expires is a duration like 30d, 12h")?;
+    let seconds = parse_duration(&expires).context("--expires must be a duration like 30d or 12h")?;
     let new = tokens::NewToken { name, scopes, expires_in_seconds: Some(seconds) };
     let (_, secret) = tokens::make(db, &user, new, by).await?;
     Ok(writeln!(out, "{secret}")?)
@@ -144,19 +144,16 @@ async fn token(db: &Db, verb: TokenVerb, by: By<'_>, out: Out<'_>) -> Result<()>
 
 async fn verify_audit(db: &Db, out: Out<'_>) -> Result<()> {
     match db.verify_audit().await? {
-        Walk::Whole { rows, last, hash } => {
-            Ok(writeln!(out, "{rows} rows, whole up to number {last}, whose hash is {hash}")?)
+        ChainCheck::Whole { rows, last, hash } => {
+            Ok(writeln!(out, "{rows} entries, intact up to number {last} with hash {hash}")?)
         }
-        Walk::Broken { number, why } => bail!("the audit log is broken at number {number}: {why}"),
+        ChainCheck::Broken { number, why } => bail!("the audit log is damaged at number {number}: {why}"),
     }
 }
 
 /// SQLite writes the copy where it may; from there it goes to the caller's file.
-async fn backup(db: &Db, mut file: File, private: &Path, by: By<'_>) -> Result<()> {
-    ensure!(
-        matches!(db, Db::Sqlite { .. }),
-        "the database is PostgreSQL: back it up with pg_dump, which knows it better"
-    );
+async fn backup(db: &Db, mut file: File, private: &Path, by: ChangedBy<'_>) -> Result<()> {
+    ensure!(matches!(db, Db::Sqlite { .. }), "the database is PostgreSQL: back it up with pg_dump");
     let draft = private.join(format!("backup-{}.db", std::process::id()));
     let written = db.copy_to(&draft).await;
     let copied = written.map_err(anyhow::Error::from).and_then(|()| {
@@ -166,7 +163,7 @@ async fn backup(db: &Db, mut file: File, private: &Path, by: By<'_>) -> Result<(
     let _ = std::fs::remove_file(&draft);
     copied.context("writing the backup")?;
     // The health page says how old the last copy is.
-    Ok(db.note_backup(By { at: Clock::System.now(), ..by }).await?)
+    Ok(db.note_backup(ChangedBy { at: Clock::System.now(), ..by }).await?)
 }
 
 fn restore(mut copy: File, config: &Config, paths: &Paths) -> Result<()> {
@@ -174,11 +171,11 @@ fn restore(mut copy: File, config: &Config, paths: &Paths) -> Result<()> {
     let _lock = Lock::take(&paths.private)?.context("the portal is running; stop it first")?;
     let draft = target.with_extension("restored");
     let mut head = [0; 16];
-    copy.read_exact(&mut head).context("reading the copy")?;
-    ensure!(head == *b"SQLite format 3\0", "this file is no copy of a Lyceum database");
+    copy.read_exact(&mut head).context("reading the backup")?;
+    ensure!(head == *b"SQLite format 3\0", "this file is not a backup of a Lyceum database");
     let mut restored = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
     restored.write_all(&head)?;
-    std::io::copy(&mut copy, &mut restored).context("copying")?;
+    std::io::copy(&mut copy, &mut restored).context("copying the backup")?;
     restored.sync_all()?;
     for suffix in ["-wal", "-shm"] {
         let mut leftover = target.as_os_str().to_owned();
@@ -211,7 +208,7 @@ fn actor() -> String {
 /// Whose the private directory is.
 fn owner(private: &Path) -> Result<u32> {
     let facts = std::fs::metadata(private)
-        .with_context(|| format!("{} is not there: start the portal once, or say --data DIR", private.display()))?;
+        .with_context(|| format!("{} does not exist: start the portal once, or use --data DIR", private.display()))?;
     Ok(facts.uid())
 }
 
@@ -222,7 +219,7 @@ fn new_file(path: &Path, owner: u32) -> Result<File> {
         .write(true)
         .mode(0o600)
         .open(path)
-        .with_context(|| format!("making {} (a backup never overwrites a file)", path.display()))?;
+        .with_context(|| format!("creating {} (a backup does not overwrite an existing file)", path.display()))?;
     if nix::unistd::geteuid().is_root() {
         std::os::unix::fs::fchown(&file, Some(owner), None)?;
     }

@@ -10,16 +10,19 @@ use serde_json::json;
 
 use super::{Out, find};
 use crate::{
-    admission::{Admission, Barred, Foretold, Over, Refused, elsewhere::Elsewhere, kept::Kept},
+    admission::{
+        Admission, BlockedGpus, ChangePreview, ExceededLimit, ImpossibleRequest, external_usage::ExternalUsage,
+        slurm_limits::SharedSlurmLimits,
+    },
     config::Config,
     db::{
         Db,
-        audit::By,
-        limits::{Author, LevelChange, Marks, Outcome},
+        audit::ChangedBy,
+        limits::{Author, GroupFlags, LevelChange, Outcome},
         quotas::{Level, QuotaGroup, SetLimit, Version},
     },
     model::{
-        Capacity, Clock, GpuInventory, Stock, Timestamp,
+        Capacity, Clock, GpuInventory, Inventory, Timestamp,
         quota::{Change, Field, Kind, Terms},
         time::{parse_day_or_moment, parse_duration},
     },
@@ -29,43 +32,43 @@ use crate::{
 
 #[derive(Subcommand)]
 pub enum QuotaVerb {
-    /// Show what is set: `default`, `group NAME`, `user NAME` or `cluster`.
+    /// Show the limits that are set for `default`, `group NAME`, `user NAME` or `cluster`.
     Get {
         who: Vec<String>,
-        /// Print JSON, with plain numbers of bytes and seconds, instead of lines.
+        /// Print JSON, with sizes in bytes and times in seconds.
         #[arg(long)]
         json: bool,
     },
-    /// Set fields: `default gpus=2`, `user alice memory_bytes=48GiB sessions=inherit`,
-    /// `group vision gpus=2 total.gpus=8 chargeable=yes`, `cluster gpu_hours=unlimited`.
+    /// Set limits: `default gpus=2`, `user alice memory_bytes=48GiB sessions=inherit`, `group vision gpus=2
+    /// total.gpus=8 chargeable=yes`, `cluster gpu_hours=unlimited`.
     Set(SetArguments),
 }
 
 #[derive(Args)]
 pub struct SetArguments {
-    /// Whose, then FIELD=VALUE as often as you like.
+    /// `default`, `group NAME`, `user NAME` or `cluster`, followed by one or more FIELD=VALUE.
     words: Vec<String>,
-    /// When the values of this change end by themselves: a day or moment in UTC (2030-01-31), a
-    /// time from now (30d), or `never`. Left out, a field keeps the end that it has.
+    /// When these values expire: a date or time in UTC (2030-01-31), a time from now (30d), or `never`. If omitted,
+    /// each field keeps its current expiry.
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// Why, in a line; empty to take a note away. Left out, a field keeps the note that it has.
+    /// A note, in one line; empty to remove it. If omitted, each field keeps its current note.
     #[arg(long)]
     note: Option<String>,
-    /// Say what would change and who would be over, and change nothing.
+    /// Show what would change and which users would be over their limit, without changing anything.
     #[arg(long)]
     dry_run: bool,
 }
 
 /// Whose limits they are.
-struct Whose {
+struct LimitSubject {
     level: Level,
     group: Option<QuotaGroup>,
 }
 
 /// What one word of a change asks for.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct RequestedChange {
     kind: Kind,
     field: Field,
     /// `None` inherits.
@@ -74,21 +77,21 @@ struct Asked {
 
 /// Until when, and why.
 #[derive(Debug, Default)]
-struct About {
-    expires_at: Said<Timestamp>,
-    note: Said<String>,
+struct Validity {
+    expires_at: PartChange<Timestamp>,
+    note: PartChange<String>,
 }
 
 /// What a change says of a part of a limit that it can leave alone.
 #[derive(Debug, Default)]
-enum Said<T> {
+enum PartChange<T> {
     #[default]
     Nothing,
     TakeAway,
     Set(T),
 }
 
-impl<T: Clone> Said<T> {
+impl<T: Clone> PartChange<T> {
     /// What stands there afterwards, where `had` stood.
     fn upon(&self, had: Option<T>) -> Option<T> {
         match self {
@@ -103,7 +106,7 @@ impl<T: Clone> Said<T> {
 const ATTEMPTS: usize = 5;
 
 /// More of those who would be over are counted, not named.
-const MOST_NAMED: usize = 50;
+const MAX_NAMED: usize = 50;
 
 /// The rules without a machine: whoever runs something has room for it, so that nothing is beyond
 /// what there is.
@@ -113,23 +116,27 @@ pub(super) fn rules(config: &Config, db: &Db) -> Result<Admission> {
     Ok(Admission {
         db: db.clone(),
         clock: Clock::System,
-        stock: Stock::new(boundless, GpuInventory::default()),
+        stock: Inventory::new(boundless, GpuInventory::default()),
         period: config.quotas.period()?,
         extend_while_others_wait: config.sessions.extend_while_others_wait,
         holds_at_once: config.scheduler.slurm().is_none(),
         zone: config.quotas.zone()?,
-        barred: Barred::default(),
-        elsewhere: Elsewhere::default(),
-        kept: config.scheduler.slurm().filter(|slurm| slurm.quotas == Quotas::Read).map(|_| Kept::default()),
+        blocked_gpus: BlockedGpus::default(),
+        external_usage: ExternalUsage::default(),
+        slurm_limits: config
+            .scheduler
+            .slurm()
+            .filter(|slurm| slurm.quotas == Quotas::Read)
+            .map(|_| SharedSlurmLimits::default()),
     })
 }
 
-pub(super) async fn quota(rules: &Admission, verb: QuotaVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
+pub(super) async fn quota(rules: &Admission, verb: QuotaVerb, by: ChangedBy<'_>, out: Out<'_>) -> Result<()> {
     let db = &rules.db;
     match verb {
         QuotaVerb::Get { who, json } => {
             let (whose, fields) = whose(db, &who).await?;
-            ensure!(fields.is_empty(), "`get` shows everything that is set; leave `{}` out", fields.join(" "));
+            ensure!(fields.is_empty(), "`get` shows all limits that are set; omit `{}`", fields.join(" "));
             let set = db.limits_at(whose.level).await?;
             if json {
                 return Ok(writeln!(out, "{}", as_json(&set, whose.group.as_ref()))?);
@@ -140,19 +147,20 @@ pub(super) async fn quota(rules: &Admission, verb: QuotaVerb, by: By<'_>, out: O
             let (whose, fields) = whose(db, &asked.words).await?;
             ensure!(
                 !fields.is_empty(),
-                "say what: for instance gpus=2, memory_bytes=48GiB, sessions=inherit, cpus=unlimited"
+                "no fields given; use for example gpus=2, memory_bytes=48GiB, sessions=inherit or cpus=unlimited"
             );
             let (changes, marks) = read(&whose, fields)?;
-            if let Some(slurms) = changes.iter().find(|change| rules.kept.is_some() && change.field.is_slurms()) {
+            if let Some(slurms) = changes.iter().find(|change| rules.slurm_limits.is_some() && change.field.is_slurms())
+            {
                 bail!(
-                    "{}: Slurm keeps this limit (scheduler.slurm.quotas = \"read\"); change it with sacctmgr",
+                    "{}: Slurm manages this limit (scheduler.slurm.quotas = \"read\"); change it with sacctmgr",
                     slurms.field.name()
                 );
             }
-            let about = About::read(&asked, by.at)?;
+            let about = Validity::read(&asked, by.at)?;
             ensure!(
                 changes.iter().any(|change| change.value.is_some()) || (asked.until.is_none() && asked.note.is_none()),
-                "--until and --note belong to a value: name the field with it, as gpus=2"
+                "--until and --note require a field with a value, as in gpus=2"
             );
             if asked.dry_run {
                 let told = rehearse(rules, &whose, &changes, marks, &about, by.at).await?;
@@ -166,8 +174,8 @@ pub(super) async fn quota(rules: &Admission, verb: QuotaVerb, by: By<'_>, out: O
 }
 
 /// Whose limits the first words name, and what stands behind them.
-async fn whose<'a>(db: &Db, words: &'a [String]) -> Result<(Whose, &'a [String])> {
-    let level = |level| Whose { level, group: None };
+async fn whose<'a>(db: &Db, words: &'a [String]) -> Result<(LimitSubject, &'a [String])> {
+    let level = |level| LimitSubject { level, group: None };
     let first: Vec<&str> = words.iter().take(2).map(String::as_str).collect();
     Ok(match first.as_slice() {
         ["default", ..] => (level(Level::Default), &words[1..]),
@@ -176,15 +184,18 @@ async fn whose<'a>(db: &Db, words: &'a [String]) -> Result<(Whose, &'a [String])
         ["group", name] => {
             let found = db.find_quota_group(name).await?;
             let group = found.with_context(|| {
-                format!("there is no group `{name}`; a directory's is known once one of its members has signed in")
+                format!(
+                    "there is no group `{name}`; groups of the directory are known once one of their members has \
+                     signed in"
+                )
             })?;
-            (Whose { level: Level::Group(group.id), group: Some(group) }, &words[2..])
+            (LimitSubject { level: Level::Group(group.id), group: Some(group) }, &words[2..])
         }
-        _ => bail!("say whose: `default`, `group NAME`, `user NAME` or `cluster`"),
+        _ => bail!("the first word must be `default`, `group NAME`, `user NAME` or `cluster`"),
     })
 }
 
-async fn group_of(db: &Db, whose: &Whose) -> Result<Option<QuotaGroup>> {
+async fn group_of(db: &Db, whose: &LimitSubject) -> Result<Option<QuotaGroup>> {
     Ok(match &whose.group {
         Some(group) => db.find_quota_group(&group.id.to_string()).await?,
         None => None,
@@ -192,11 +203,11 @@ async fn group_of(db: &Db, whose: &Whose) -> Result<Option<QuotaGroup>> {
 }
 
 /// Everything that a change asks for, or everything that is wrong with it.
-fn read(whose: &Whose, fields: &[String]) -> Result<(Vec<Asked>, Marks)> {
-    let (mut asked, mut marks, mut faults) = (Vec::<Asked>::new(), Marks::default(), Vec::new());
+fn read(whose: &LimitSubject, fields: &[String]) -> Result<(Vec<RequestedChange>, GroupFlags)> {
+    let (mut asked, mut marks, mut faults) = (Vec::<RequestedChange>::new(), GroupFlags::default(), Vec::new());
     for text in fields {
         let Some((name, value)) = text.split_once('=') else {
-            faults.push(format!("`{text}`: say FIELD=VALUE"));
+            faults.push(format!("`{text}` is not of the form FIELD=VALUE"));
             continue;
         };
         let read = match (name, &whose.group) {
@@ -204,7 +215,7 @@ fn read(whose: &Whose, fields: &[String]) -> Result<(Vec<Asked>, Marks)> {
             ("restrictive", Some(_)) => mark(name, value, &mut marks.restrictive),
             _ => parse_change(whose.level, name, value).and_then(|change| {
                 let twice = asked.iter().any(|other| (other.kind, &other.field) == (change.kind, &change.field));
-                ensure!(!twice, "{name} is named twice");
+                ensure!(!twice, "{name} is given twice");
                 asked.push(change);
                 Ok(())
             }),
@@ -216,30 +227,33 @@ fn read(whose: &Whose, fields: &[String]) -> Result<(Vec<Asked>, Marks)> {
 }
 
 fn mark(name: &str, value: &str, mark: &mut Option<bool>) -> Result<()> {
-    ensure!(mark.is_none(), "{name} is named twice");
+    ensure!(mark.is_none(), "{name} is given twice");
     *mark = Some(match value {
         "yes" | "true" => true,
         "no" | "false" => false,
-        _ => bail!("{name} is `yes` or `no`"),
+        _ => bail!("{name} must be `yes` or `no`"),
     });
     Ok(())
 }
 
-impl About {
+impl Validity {
     fn read(asked: &SetArguments, now: Timestamp) -> Result<Self> {
         let expires_at = match asked.until.as_deref().map(str::trim) {
-            None => Said::Nothing,
-            Some("never") => Said::TakeAway,
+            None => PartChange::Nothing,
+            Some("never") => PartChange::TakeAway,
             Some(text) => {
                 let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
                 let later = parse_duration(text).filter(|_| !is_bare).map(|seconds| now.plus_seconds(seconds));
                 let end = parse_day_or_moment(text).or(later).with_context(|| {
-                    format!("--until: `{text}` is neither a day or moment in UTC (2030-01-31, 2030-01-31T12:00), nor a time from now (30d, 12h), nor `never`")
+                    format!(
+                        "--until: `{text}` is not a date or time in UTC (2030-01-31, 2030-01-31T12:00), a time from \
+                         now (30d, 12h), or `never`"
+                    )
                 })?;
                 if let Some(fault) = Terms::expiry_fault(end, now) {
                     bail!("--until: {fault}");
                 }
-                Said::Set(end)
+                PartChange::Set(end)
             }
         };
         let note = asked.note.as_deref().map(str::trim);
@@ -247,16 +261,16 @@ impl About {
             bail!("--note: {fault}");
         }
         let note = match note {
-            None => Said::Nothing,
-            Some("") => Said::TakeAway,
-            Some(note) => Said::Set(note.to_owned()),
+            None => PartChange::Nothing,
+            Some("") => PartChange::TakeAway,
+            Some(note) => PartChange::Set(note.to_owned()),
         };
         Ok(Self { expires_at, note })
     }
 
     /// A field with its new value: the end and the note that it has stay where this says nothing of
     /// them. An end that is past is none to keep.
-    fn change(&self, asked: &Asked, set: &[SetLimit], now: Timestamp) -> Change {
+    fn change(&self, asked: &RequestedChange, set: &[SetLimit], now: Timestamp) -> Change {
         let had = set.iter().find(|limit| (limit.kind, &limit.field) == (asked.kind, &asked.field));
         let had_end = had.and_then(|limit| limit.terms.expires_at).filter(|end| now < *end);
         let had_note = had.and_then(|limit| limit.terms.note.clone());
@@ -267,7 +281,14 @@ impl About {
 }
 
 /// Makes the change upon what is set now; somebody else's in the same moment is not lost.
-async fn save(db: &Db, whose: &Whose, asked: &[Asked], marks: Marks, about: &About, by: By<'_>) -> Result<()> {
+async fn save(
+    db: &Db,
+    whose: &LimitSubject,
+    asked: &[RequestedChange],
+    marks: GroupFlags,
+    about: &Validity,
+    by: ChangedBy<'_>,
+) -> Result<()> {
     for _ in 0..ATTEMPTS {
         let (set, group) = (db.limits_at(whose.level).await?, group_of(db, whose).await?);
         let changes = asked.iter().map(|asked| about.change(asked, &set, by.at)).collect();
@@ -276,28 +297,28 @@ async fn save(db: &Db, whose: &Whose, asked: &[Asked], marks: Marks, about: &Abo
         match db.change_limits(&[change], &Author::administrator(by.actor, by.at)).await? {
             Outcome::Done => return Ok(()),
             Outcome::Stale(_) => {}
-            Outcome::Gone(_) => bail!("it was removed in this moment; nothing is changed"),
+            Outcome::Gone(_) => bail!("it was deleted in the meantime; nothing was changed"),
             Outcome::Refused(faults) => {
                 let faults: Vec<_> = faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect();
                 bail!("{}", faults.join("\n"));
             }
         }
     }
-    bail!("others change the same limits all the time; nothing is changed")
+    bail!("the same limits were changed concurrently too often; nothing was changed")
 }
 
 /// What a change would do, in the words of the page's preview. Nothing is written.
 async fn rehearse(
     rules: &Admission,
-    whose: &Whose,
-    asked: &[Asked],
-    marks: Marks,
-    about: &About,
+    whose: &LimitSubject,
+    asked: &[RequestedChange],
+    marks: GroupFlags,
+    about: &Validity,
     now: Timestamp,
 ) -> Result<String> {
     let set = rules.db.limits_at(whose.level).await?;
     let changes: Vec<Change> = asked.iter().map(|asked| about.change(asked, &set, now)).collect();
-    let mut told = "This would change, and nothing is changed:\n".to_owned();
+    let mut told = "Dry run. This would change:\n".to_owned();
     for change in &changes {
         let before = set.iter().find(|limit| (limit.kind, &limit.field) == (change.kind, &change.field));
         let (name, before) = (name_of(change.kind, &change.field), before.map(|limit| &limit.terms));
@@ -313,24 +334,24 @@ async fn rehearse(
         }
     }
     let change = LevelChange { marks, ..LevelChange::new(whose.level, changes) };
-    let Foretold { over, refused } = rules.preview(&[change]).await?;
+    let ChangePreview { over, refused } = rules.preview(&[change]).await?;
     told.push_str(&would_be_over(&over));
-    for Refused { user, name, reason } in refused {
-        writeln!(told, "  {user}: ‘{name}’ waits and would end as refused: {}", reason.hint)?;
+    for ImpossibleRequest { user, name, reason } in refused {
+        writeln!(told, "  {user}: ‘{name}’ is pending and would be rejected: {}", reason.hint)?;
     }
     Ok(told)
 }
 
-fn would_be_over(over: &[Over]) -> String {
+fn would_be_over(over: &[ExceededLimit]) -> String {
     let people: BTreeSet<&str> = over.iter().filter_map(|over| over.user.as_deref()).collect();
     let totals = over.iter().filter(|over| over.user.is_none()).count();
     let mut told = over_verdict(people.len(), totals) + "\n";
-    let line = |Over { user, scope, field, used, limit }: &Over| {
-        let who = user.as_deref().unwrap_or("all together");
-        format!("  {who}: {} in use, {} allowed ({scope})\n", field.amount(*used), field.amount(*limit))
+    let line = |ExceededLimit { user, source, field, used, limit }: &ExceededLimit| {
+        let who = user.as_deref().unwrap_or("all users together");
+        format!("  {who}: {} in use, {} allowed ({source})\n", field.amount(*used), field.amount(*limit))
     };
-    told.extend(over.iter().take(MOST_NAMED).map(line));
-    match over.len().saturating_sub(MOST_NAMED) {
+    told.extend(over.iter().take(MAX_NAMED).map(line));
+    match over.len().saturating_sub(MAX_NAMED) {
         0 => told,
         more => format!("{told}  and {more} more\n"),
     }
@@ -345,7 +366,7 @@ fn shown(set: &[SetLimit], group: Option<&QuotaGroup>) -> String {
         format!("chargeable={}\nrestrictive={}\n", yes_or_no(group.chargeable), yes_or_no(group.restrictive))
     });
     let lines: String = set.iter().map(line).chain(marks).collect();
-    if lines.is_empty() { "nothing is set here: what is inherited holds\n".to_owned() } else { lines }
+    if lines.is_empty() { "nothing is set here; inherited values apply\n".to_owned() } else { lines }
 }
 
 fn as_json(set: &[SetLimit], group: Option<&QuotaGroup>) -> serde_json::Value {
@@ -367,7 +388,7 @@ fn name_of(kind: Kind, field: &Field) -> String {
     format!("{}{}", kind.prefix(), field.name())
 }
 
-/// `2`, `48GB`, `unlimited  until …  # why`, `inherit`.
+/// `2`, `48GiB`, `unlimited  until …  # why`, `inherit`.
 fn says(field: &Field, terms: Option<&Terms>) -> String {
     let Some(Terms { value, expires_at, note }) = terms else { return "inherit".to_owned() };
     let value = if *value < 0 { "unlimited".to_owned() } else { field.write(*value).replace(' ', "") };
@@ -382,12 +403,12 @@ fn yes_or_no(is: bool) -> &'static str {
 
 /// `gpus=2`, `total.gpus=8`, `memory_bytes=48GiB`, `max_session_seconds=8h`, `cpus=unlimited`,
 /// `sessions=inherit`.
-fn parse_change(level: Level, name: &str, value: &str) -> Result<Asked> {
+fn parse_change(level: Level, name: &str, value: &str) -> Result<RequestedChange> {
     let (kind, bare) = match (name.strip_prefix("total."), level) {
         (Some(bare), Level::Group(_) | Level::Cluster) => (Kind::Total, bare),
         (None, Level::Cluster) => (Kind::Total, name),
         (Some(bare), Level::Default | Level::User(_)) if Field::parse(bare).is_some() => {
-            bail!("{name}: what all together may use is set at `group NAME` or `cluster`")
+            bail!("{name}: a total can only be set at `group NAME` or `cluster`")
         }
         _ => (Kind::Each, name),
     };
@@ -397,17 +418,16 @@ fn parse_change(level: Level, name: &str, value: &str) -> Result<Asked> {
     })?;
     ensure!(
         kind == Kind::Each || field.has_total(),
-        "{bare} is limited for each person, not for all together: set it at `default`, `group NAME` or `user NAME`"
+        "{bare} is a limit for each user, not a total: set it at `default`, `group NAME` or `user NAME`"
     );
-    let value =
-        match value {
-            "inherit" => None,
-            "unlimited" | "-1" => Some(-1),
-            text => Some(field.read(text).map_err(|why| {
-                anyhow::anyhow!("{name}: `{text}` is no value. {why} Or say `unlimited` or `inherit`.")
-            })?),
-        };
-    Ok(Asked { kind, field, value })
+    let value = match value {
+        "inherit" => None,
+        "unlimited" | "-1" => Some(-1),
+        text => Some(field.read(text).map_err(|why| {
+            anyhow::anyhow!("{name}: `{text}` is not a valid value. {why} You can also use `unlimited` or `inherit`.")
+        })?),
+    };
+    Ok(RequestedChange { kind, field, value })
 }
 
 #[cfg(test)]
@@ -421,7 +441,7 @@ mod tests {
 
     #[test]
     fn what_is_set_is_shown_and_that_nothing_is() {
-        assert_eq!(shown(&[], None), "nothing is set here: what is inherited holds\n");
+        assert_eq!(shown(&[], None), "nothing is set here; inherited values apply\n");
         let group = QuotaGroup {
             id: GroupId::new(),
             name: "vision".to_owned(),
@@ -437,7 +457,7 @@ mod tests {
         ];
         assert_eq!(
             shown(&set, Some(&group)),
-            "cpus=unlimited\nmemory_bytes=48GB\ntotal.gpus=8  # a paper\nchargeable=yes\nrestrictive=no\n"
+            "cpus=unlimited\nmemory_bytes=48GiB\ntotal.gpus=8  # a paper\nchargeable=yes\nrestrictive=no\n"
         );
     }
 
@@ -471,16 +491,16 @@ mod tests {
         let model = Field::GpusOf("NVIDIA H100".to_owned());
         assert_eq!(read(Level::Default, "gpus:NVIDIA H100=inherit").unwrap(), (Kind::Each, model, None));
         for (text, why) in [
-            ("gpus=-2", "not negative"),
+            ("gpus=-2", "not be negative"),
             ("gpus=1.5", "no fractions"),
             ("gpus=1e9", "no powers"),
-            ("gpus=48GB", "GPUs are counted"),
-            ("gpus=99999999999999999999", "more than can be counted"),
-            ("memory_bytes=48x", "48 GB"),
+            ("gpus=48GiB", "GPUs are counted"),
+            ("gpus=99999999999999999999", "too large"),
+            ("memory_bytes=48x", "48 GiB"),
             ("memory_bytes=48", "48 of what?"),
             ("max_session_seconds=8", "8 of what?"),
             ("gpu=1", "there is no field"),
-            ("total.gpus=1", "all together"),
+            ("total.gpus=1", "a total can only be set"),
         ] {
             let said = read(Level::Default, text).unwrap_err().to_string();
             assert!(said.contains(why), "{text}: {said}");
@@ -491,21 +511,25 @@ mod tests {
     #[test]
     fn a_change_keeps_what_it_does_not_name() {
         let now = Timestamp(1_700_000_000_000);
-        let asked = Asked { kind: Kind::Each, field: Field::Gpus, value: Some(4) };
+        let asked = RequestedChange { kind: Kind::Each, field: Field::Gpus, value: Some(4) };
         let had = |end: i64| {
             let terms = Terms { value: 2, expires_at: Some(now.plus_seconds(end)), note: Some("thesis".to_owned()) };
             [limit(Kind::Each, Field::Gpus, terms)]
         };
-        let terms = |about: &About, end| about.change(&asked, &had(end), now).to.unwrap();
-        let kept = terms(&About::default(), 60);
+        let terms = |about: &Validity, end| about.change(&asked, &had(end), now).to.unwrap();
+        let kept = terms(&Validity::default(), 60);
         assert_eq!(
             (kept.value, kept.expires_at, kept.note.as_deref()),
             (4, Some(now.plus_seconds(60)), Some("thesis"))
         );
-        assert_eq!(terms(&About::default(), -60).expires_at, None, "what has ended does not end the new one at once");
-        let other = About { expires_at: Said::TakeAway, note: Said::TakeAway };
+        assert_eq!(
+            terms(&Validity::default(), -60).expires_at,
+            None,
+            "what has ended does not end the new one at once"
+        );
+        let other = Validity { expires_at: PartChange::TakeAway, note: PartChange::TakeAway };
         assert_eq!(terms(&other, 60), Terms::from(4));
-        let inherit = Asked { value: None, ..asked };
+        let inherit = RequestedChange { value: None, ..asked };
         assert_eq!(other.change(&inherit, &had(60), now).to, None);
     }
 }

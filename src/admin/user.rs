@@ -7,25 +7,25 @@ use clap::Subcommand;
 use super::{Out, find, read_password};
 use crate::{
     auth::{passwords, people},
-    db::{self, Db, audit::By, people::UserChange, users::NewUser},
+    db::{self, Db, audit::ChangedBy, people::UserChange, users::NewUser},
     helper::identity::Identity,
     model::{Role, Username},
 };
 
 #[derive(Subcommand)]
 pub enum UserVerb {
-    /// Make an account.
+    /// Create a local account.
     Add {
         name: String,
-        /// An administrator.
+        /// Create an administrator.
         #[arg(long)]
         admin: bool,
-        /// The Unix account that their workloads run as; else one is made on first need.
+        /// The Unix account that their workloads run as; by default, one is created when it is needed.
         #[arg(long, value_name = "U")]
         unix_name: Option<String>,
         #[arg(long, value_name = "NAME")]
         display_name: Option<String>,
-        /// Read the password from standard input; else the account cannot sign in yet.
+        /// Read the password from standard input; without a password the account cannot sign in yet.
         #[arg(long)]
         password_stdin: bool,
     },
@@ -33,23 +33,24 @@ pub enum UserVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Cut all access at once.
+    /// Disable an account and end all its access immediately.
     Disable {
         name: String,
     },
     Enable {
         name: String,
     },
-    /// Give a role: user, operator or admin.
+    /// Set the role of an account: user, operator or admin.
     Role {
         name: String,
         role: Role,
     },
-    /// Give an account to whoever the directory (or the reverse proxy) calls so, with all that it has.
+    /// Link an account, with all that belongs to it, to the user of this name in the directory (or from the reverse
+    /// proxy).
     Link {
         name: String,
     },
-    /// Set a password.
+    /// Set the password of a local account.
     Password {
         name: String,
         #[arg(long, required = true)]
@@ -58,7 +59,7 @@ pub enum UserVerb {
 }
 
 /// `source` is where people come from whom [`UserVerb::Link`] hands an account to.
-pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: By<'_>, out: Out<'_>) -> Result<()> {
+pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: ChangedBy<'_>, out: Out<'_>) -> Result<()> {
     match verb {
         UserVerb::Add { name, admin, unix_name, display_name, password_stdin } => {
             // With a Unix account of its own nothing is made for it.
@@ -75,7 +76,7 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: By<'_>, out:
                 password_hash: hash.as_deref(),
             };
             match db.add_user(new, by).await {
-                Err(db::Error::Unique) => bail!("there is a user `{name}` already"),
+                Err(db::Error::Unique) => bail!("a user `{name}` already exists"),
                 added => added?,
             };
         }
@@ -91,7 +92,7 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: By<'_>, out:
             let by_directory = user.has_directorys_role() && role < user.role;
             ensure!(
                 !by_directory,
-                "a group of the directory makes `{name}` {}: only there can it be taken back",
+                "`{name}` is {} because of a group in the directory; change it there",
                 user.role.as_str()
             );
             db.change_user(user.id, &UserChange { role: Some(role), ..UserChange::default() }, by).await?;
@@ -101,7 +102,7 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: By<'_>, out:
         }
         UserVerb::Password { name, .. } => {
             let user = find(db, &name).await?;
-            ensure!(user.is_local(), "the password of `{name}` is kept by the directory: change it there");
+            ensure!(user.is_local(), "the password of `{name}` is managed by the directory; change it there");
             let hash = passwords::hash(&read_password()?).await?;
             let change = UserChange { password_hash: Some(&hash), ..UserChange::default() };
             db.change_user(user.id, &change, by).await?;
@@ -115,7 +116,7 @@ async fn list(db: &Db, json: bool, out: Out<'_>) -> Result<()> {
     if json {
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&users)?)?);
     }
-    writeln!(out, "{:<20} {:<7} {:<10} {:<9} {:<16} SEEN", "NAME", "FROM", "ROLE", "STATE", "UNIX")?;
+    writeln!(out, "{:<20} {:<7} {:<10} {:<9} {:<16} SEEN", "NAME", "SOURCE", "ROLE", "STATE", "UNIX")?;
     for user in users {
         let state = user.state().as_str();
         let seen = user.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());

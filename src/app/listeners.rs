@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     config::{AppsMode, Config},
-    listen::{self, Certificate, News, TlsError},
+    listen::{self, Certificate, CertificateChange, TlsError},
     model::Timestamp,
     nodes::Nodes,
     web::{AppsOrigin, Portal},
@@ -18,10 +18,10 @@ use crate::{
 pub fn connections(portal: &Arc<Portal>) -> Result<listen::Options> {
     let tls = portal.surroundings.certificate.as_ref().map(Certificate::server).transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = listen::Workers::start(cores).context("starting the threads that connections live on")?;
+    let workers = listen::Workers::start(cores).context("starting the connection threads")?;
     // A proxy stands for many people, as the loopback does behind `ssh -L`.
     let proxies = portal.clone();
-    let exempt: listen::Exempt =
+    let exempt: listen::ExemptAddress =
         Arc::new(move |address| address.to_canonical().is_loopback() || proxies.config.trusts(address));
     Ok(listen::Options { tls, exempt, workers: Some(workers), ..listen::Options::default() })
 }
@@ -34,7 +34,7 @@ pub fn certificate(config: &Config) -> Result<Option<Arc<Certificate>>> {
     }
     let read = Certificate::open(Path::new(&server.tls_cert), Path::new(&server.tls_key), server.name_of_some_app());
     let told = match &read {
-        Err(TlsError::Name(_)) => format!("server.tls_cert: apps need a certificate for *.{}", server.apps_domain()),
+        Err(TlsError::Name(_)) => format!("server.tls_cert: apps require a certificate for *.{}", server.apps_domain()),
         _ => "server.tls_cert and server.tls_key".to_owned(),
     };
     Ok(Some(read.context(told)?))
@@ -43,15 +43,15 @@ pub fn certificate(config: &Config) -> Result<Option<Arc<Certificate>>> {
 /// A renewed certificate is taken up; one that is no good is told of once.
 pub fn look_at_certificate(certificate: &Certificate) -> Result<(), String> {
     match certificate.look() {
-        News::None => {}
-        News::Renewed(ends) => {
+        CertificateChange::None => {}
+        CertificateChange::Renewed(ends) => {
             let ends = Timestamp(ends.saturating_mul(1000));
-            tracing::info!(%ends, "the certificate was renewed, and new connections are met with it");
+            tracing::info!(%ends, "certificate reloaded");
         }
-        News::Kept(error) => {
+        CertificateChange::Kept(error) => {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "the new certificate or key is no good; the one before stays in use until it is mended"
+                "new certificate or key is invalid; still using the previous one"
             );
             return Err(error.to_string());
         }
@@ -80,7 +80,7 @@ pub fn announce(portal: &Portal, address: SocketAddr) {
 
 pub async fn bind(config: &Config) -> Result<(TcpListener, Option<TcpListener>)> {
     let taken = |address: SocketAddr, setting: &str| {
-        format!("listening on {address}: is another portal running? Choose another one with {setting}")
+        format!("listening on {address}: is another portal running? Choose another address with {setting}")
     };
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.with_context(|| taken(address, "--listen or server.listen"))?;
@@ -90,7 +90,7 @@ pub async fn bind(config: &Config) -> Result<(TcpListener, Option<TcpListener>)>
     let address = config.server.apps_address();
     let apps = TcpListener::bind(address)
         .await
-        .with_context(|| taken(address, "server.apps_listen, or set server.apps = \"path\" to do with one port"))?;
+        .with_context(|| taken(address, "server.apps_listen, or set server.apps = \"path\" to use a single port"))?;
     Ok((listener, Some(apps)))
 }
 

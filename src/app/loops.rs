@@ -14,7 +14,7 @@ use crate::{
 
 /// How often traffic is told to those who judge idleness: who comes back at the last moment
 /// is seen before the session is stopped.
-const TELL_ACTIVITY: Duration = Duration::from_secs(1);
+const ACTIVITY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often what nobody uses any more is let go: files agents, connections to apps.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -43,6 +43,7 @@ pub fn start(life: &Lifecycle, portal: &Arc<Portal>) {
     let (environments, loops) = (portal.sessions.environments.clone(), life.loops.clone());
     life.spawn("environments", async move { environments.maintain(&loops).await });
     life.spawn("environment progress", wake_on_progress(portal.clone()));
+    life.spawn("image progress", wake_on_images(portal.clone()));
     let terminal = io::IsTerminal::is_terminal(&io::stderr());
     let watched = portal.sessions.environments.subscribe();
     life.tracker.spawn({
@@ -57,7 +58,7 @@ pub fn start(life: &Lifecycle, portal: &Arc<Portal>) {
         }
     });
     let told = portal.clone();
-    life.periodic("activity", TELL_ACTIVITY, move || {
+    life.periodic("activity", ACTIVITY_INTERVAL, move || {
         let portal = told.clone();
         async move {
             for (session, activity) in portal.gateway.activity() {
@@ -91,7 +92,7 @@ pub fn start(life: &Lifecycle, portal: &Arc<Portal>) {
             ];
             let outcome = outcomes.into_iter().collect::<Result<(), String>>();
             if let Err(error) = &outcome {
-                tracing::warn!(error, "what has expired could not be forgotten");
+                tracing::warn!(error, "failed to delete expired data");
             }
             outcome
         }
@@ -102,7 +103,7 @@ pub fn start(life: &Lifecycle, portal: &Arc<Portal>) {
 async fn list_modules(modules: Modules) -> Result<(), String> {
     let listed = modules.refresh().await;
     if let Err(error) = &listed {
-        tracing::warn!(error = error as &dyn std::error::Error, "the site's modules are not listed");
+        tracing::warn!(error = error as &dyn std::error::Error, "failed to list environment modules");
     }
     listed.map_err(|error| error.to_string())
 }
@@ -111,8 +112,8 @@ async fn list_modules(modules: Modules) -> Result<(), String> {
 async fn watch_gpus(portal: Arc<Portal>, loops: Loops) {
     let sessions = portal.sessions.clone();
     let tell = move |news| match news {
-        cluster::News::Room => sessions.wake(),
-        cluster::News::Answered { session, owner } => sessions.announce(session, owner),
+        cluster::ClusterEvent::Room => sessions.wake(),
+        cluster::ClusterEvent::Answered { session, owner } => sessions.announce(session, owner),
     };
     portal.cluster.clone().run(loops, tell).await;
 }
@@ -125,7 +126,7 @@ pub fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
         async move {
             let looked = directory.refresh().await;
             if let Err(err) = &looked {
-                tracing::warn!(error = err as &dyn std::error::Error, "looking at the directory; people stay in");
+                tracing::warn!(error = err as &dyn std::error::Error, "directory refresh failed; users stay signed in");
             }
             looked.map_err(|err| err.to_string())
         }
@@ -135,6 +136,14 @@ pub fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
 /// Sessions that wait for an environment look again when it gets further.
 async fn wake_on_progress(portal: Arc<Portal>) {
     let mut progress = portal.sessions.environments.subscribe();
+    while progress.changed().await.is_ok() {
+        portal.sessions.wake();
+    }
+}
+
+/// Sessions that wait for an image look again when its pull gets further.
+async fn wake_on_images(portal: Arc<Portal>) {
+    let mut progress = portal.sessions.images.subscribe();
     while progress.changed().await.is_ok() {
         portal.sessions.wake();
     }

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use url::Url;
 
 use crate::{
-    admission::{Admission, Barred, elsewhere::Elsewhere, kept::Kept},
+    admission::{Admission, BlockedGpus, external_usage::ExternalUsage, slurm_limits::SharedSlurmLimits},
     announcements::Announcements,
     apps::Catalogue,
     associations::{Mirror, Reader},
@@ -28,23 +28,24 @@ use crate::{
     cluster::Cluster,
     config::{AppsMode, AuthKind, Config, Environment},
     db::{self, Db},
-    environments::{self, Environments, Place, Recipe},
+    environments::{self, EnvironmentPaths, Environments, Recipe},
     files::{self, Files},
     helper,
+    images::Images,
     journal::Journal,
     lifecycle::Lifecycle,
     listen,
-    model::{Clock, Loops, Stock},
+    model::{Clock, Inventory, Loops},
     nodes::Nodes,
     notifications::Notifications,
     proxy::Proxy,
     retention::Retention,
     runs::{self, Runs},
-    scheduler::{Scheduler, slurm::Quotas},
+    scheduler::{Accounts, slurm::Quotas},
     sessions::{self, Sessions},
     start::{Paths, Started, lock::Lock},
     web::{
-        self, AppsOrigin, Portal, Surroundings, WebConfig,
+        self, AppsOrigin, Portal, ReportContext, WebConfig,
         gateway::{self, Gateway},
     },
 };
@@ -67,33 +68,33 @@ pub struct App {
 }
 
 /// How often the files of the certificate are looked at; what is new is taken up at the second look.
-const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(5);
+const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 impl App {
     /// Opens everything: keys, database, first account, environments, listeners. Nothing is
     /// served and no loop runs yet.
-    /// `begin_anew`: also where the database of an earlier start is gone.
+    /// `start_empty`: also where the database of an earlier start is gone.
     pub async fn open(
         config: &Config,
         surroundings: &Environment,
         started: Started,
         clock: Clock,
-        begin_anew: bool,
+        start_empty: bool,
     ) -> Result<Self> {
         let paths = &started.paths;
         let lock = lock(&paths.private)?;
         let loops = Loops::new(clock.clone());
         let life = Lifecycle { loops: loops.clone(), ..Lifecycle::default() };
-        let db = database(config, &paths.private, begin_anew).await?;
+        let db = database(config, &paths.private, start_empty).await?;
         note_open_listener(config, &db, &clock).await?;
         let first_password = auth::first::ensure_first_admin(&db, &clock, &paths.private).await?;
         if let Some(file) = &first_password {
-            tell_first_password(file);
+            log_first_password(file);
         }
         // Behind the first account: from here on a database without any has lost them.
-        let key = keys::load(&paths.private).context("the portal's key")?;
+        let key = keys::load(&paths.private).context("loading the portal's key")?;
 
-        let one_person = !started.launcher.changes_user();
+        let single_user_mode = !started.launcher.changes_user();
         let launcher = Arc::new(started.launcher);
         let nodes = Nodes::new(config.nodes.clone(), &keys::derive(&key, b"nodes"));
         let machine = workloads::Machine {
@@ -106,19 +107,21 @@ impl App {
         };
         let scheduler = workloads::scheduler(config, machine, keys::derive(&key, b"jobs"), &clock).await?;
         let profiles = config.profiles();
-        let installed = environments::install(&paths.shared).context("laying out templates and wrappers")?;
-        let place = place(paths, one_person, surroundings);
+        let installed = environments::install(&paths.shared).context("installing templates and wrappers")?;
+        let place = place(paths, single_user_mode, surroundings);
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
+        let images = Images::open(config.images.clone(), paths.shared.join("images"), db.clone(), clock.clone());
+        let images = images.await.context("opening the images")?;
         let admission = admission(config, &db, &clock, scheduler.stock().clone())?;
         let logs = paths.private.join("logs");
-        std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
+        std::fs::create_dir_all(&logs).context("creating the directory for logs")?;
         let keepers = keepers(config, &db, &clock, &logs);
-        let single_user = if one_person { own_account(&*scheduler).await } else { None };
+        let single_user = if single_user_mode { own_account(&*scheduler).await } else { None };
         let storage: Vec<_> = config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
-        let files_config = files_config(config, &storage, one_person);
+        let files_config = files_config(config, &storage, single_user_mode);
         let files = Files::new(db.clone(), scheduler.clone(), launcher, files_config);
         let curves = paths.private.join("curves");
-        std::fs::create_dir_all(&curves).context("making the directory of points")?;
+        std::fs::create_dir_all(&curves).context("creating the directory for curves")?;
         let runs = Runs::new(db.clone(), clock.clone(), scheduler.clone(), files.clone(), runs_config(config, curves));
         let mirror = mirror(config, &admission);
         let reader = config.scheduler.slurm().and_then(|settings| Reader::new(admission.clone(), settings));
@@ -128,6 +131,7 @@ impl App {
             scheduler,
             Catalogue::new(config.apps.clone()),
             environments,
+            images,
             sessions::Config {
                 profiles,
                 key: keys::derive(&key, b"upstream"),
@@ -139,14 +143,14 @@ impl App {
                 open_within_seconds: config.sessions.open_within,
                 portal_uid: started.service_uid,
                 shared_uid: config.accounts.shared_uid,
-                one_person,
+                single_user_mode,
                 loops: loops.clone(),
             },
         );
 
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = listeners::bind(config).await?;
-        note_addresses(&lock, &listener, apps_listener.as_ref()).context("noting where the portal listens")?;
+        note_addresses(&lock, &listener, apps_listener.as_ref()).context("storing the portal's address")?;
         let calls = listeners::bind_calls(&nodes).await?;
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
         announcements.refresh().await?;
@@ -163,7 +167,7 @@ impl App {
             files,
             runs,
             announcements,
-            surroundings: Surroundings { loops, directory, certificate, mirror, reader },
+            surroundings: ReportContext { loops, directory, certificate, mirror, reader },
             single_user,
             program: started.binary,
             stopping: life.stopping.clone(),
@@ -201,7 +205,7 @@ impl App {
             life.spawn("quotas in Slurm", reader.run(life.loops.clone()));
         }
         if let Some(certificate) = portal.surroundings.certificate.clone() {
-            life.periodic("certificate", LOOK_AT_CERTIFICATE, move || {
+            life.periodic("certificate", CERTIFICATE_CHECK_INTERVAL, move || {
                 std::future::ready(listeners::look_at_certificate(&certificate))
             });
         }
@@ -231,11 +235,11 @@ async fn end_of(mut helper: Child) {
     while matches!(helper.try_wait(), Ok(None)) {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    tracing::error!("the helper has ended, and nothing can be started or ended without it: start Lyceum again");
+    tracing::error!("helper exited; sessions cannot be started or ended until Lyceum is restarted");
 }
 
 /// Who decides what may run on this machine.
-fn admission(config: &Config, db: &Db, clock: &Clock, stock: Stock) -> Result<Admission> {
+fn admission(config: &Config, db: &Db, clock: &Clock, stock: Inventory) -> Result<Admission> {
     let (db, clock, period) = (db.clone(), clock.clone(), config.quotas.period()?);
     let extend_while_others_wait = config.sessions.extend_while_others_wait;
     let zone = config.quotas.zone()?;
@@ -247,9 +251,13 @@ fn admission(config: &Config, db: &Db, clock: &Clock, stock: Stock) -> Result<Ad
         extend_while_others_wait,
         holds_at_once: config.scheduler.slurm().is_none(),
         zone,
-        barred: Barred::default(),
-        elsewhere: Elsewhere::default(),
-        kept: config.scheduler.slurm().filter(|slurm| slurm.quotas == Quotas::Read).map(|_| Kept::default()),
+        blocked_gpus: BlockedGpus::default(),
+        external_usage: ExternalUsage::default(),
+        slurm_limits: config
+            .scheduler
+            .slurm()
+            .filter(|slurm| slurm.quotas == Quotas::Read)
+            .map(|_| SharedSlurmLimits::default()),
     })
 }
 
@@ -260,12 +268,12 @@ fn mirror(config: &Config, admission: &Admission) -> Option<Arc<Mirror>> {
 }
 
 /// How people's files are come to.
-fn files_config(config: &Config, storage: &[(String, PathBuf)], one_person: bool) -> files::Config {
+fn files_config(config: &Config, storage: &[(String, PathBuf)], single_user_mode: bool) -> files::Config {
     files::Config {
         storage: storage.to_owned(),
         max_upload_bytes: config.files.max_upload.unsigned_abs(),
         patience: Duration::from_secs(config.files.timeout.unsigned_abs()),
-        one_person,
+        single_user_mode,
         shared_uid: config.accounts.shared_uid,
     }
 }
@@ -293,11 +301,11 @@ fn notifications(
 }
 
 /// Where environments are made, and for whom.
-fn place(paths: &Paths, one_person: bool, surroundings: &Environment) -> Place {
-    Place {
+fn place(paths: &Paths, single_user_mode: bool, surroundings: &Environment) -> EnvironmentPaths {
+    EnvironmentPaths {
         shared: paths.shared.clone(),
         cache: paths.private.join("environments"),
-        everybody: !one_person,
+        everybody: !single_user_mode,
         variables: surroundings.for_tools(),
     }
 }
@@ -307,10 +315,10 @@ fn keepers(config: &Config, db: &Db, clock: &Clock, logs: &Path) -> (Journal, Re
     (Journal::new(db.clone(), config.audit.clone()), Retention { db, clock, config: config.retention, logs })
 }
 
-async fn database(config: &Config, private: &Path, begin_anew: bool) -> Result<Db> {
-    if begin_anew {
+async fn database(config: &Config, private: &Path, start_empty: bool) -> Result<Db> {
+    if start_empty {
         if let Some(file) = config.database.file(private)? {
-            db::forget_changes(&file).context("removing what is left of the lost database")?;
+            db::forget_changes(&file).context("removing the remains of the lost database")?;
         }
         return Ok(Db::open(&config.database, private).await?);
     }
@@ -321,7 +329,7 @@ async fn database(config: &Config, private: &Path, begin_anew: bool) -> Result<D
 async fn note_open_listener(config: &Config, db: &Db, clock: &Clock) -> Result<()> {
     if config.server.is_open() {
         let (action, listen) = ("server.insecure_http", config.server.listen.to_string());
-        db.add_audit(clock.now(), "portal", action, &listen, "passwords cross the network in clear").await?;
+        db.add_audit(clock.now(), "portal", action, &listen, "passwords are sent over the network unencrypted").await?;
     }
     Ok(())
 }
@@ -383,14 +391,14 @@ fn web_config(
 }
 
 /// The Unix account that everything runs as, in a portal that is not root.
-async fn own_account(scheduler: &dyn Scheduler) -> Option<String> {
+async fn own_account(accounts: &dyn Accounts) -> Option<String> {
     let nobody = crate::scheduler::PortalUser { name: String::new(), account: crate::scheduler::Account::Made };
-    scheduler.person(&nobody).await.ok().map(|person| person.unix_name)
+    accounts.person(&nobody).await.ok().map(|person| person.unix_name)
 }
 
 /// Refuses a second portal on the same data directory.
 fn lock(private: &Path) -> Result<Lock> {
-    let lock = Lock::take(private).with_context(|| format!("taking the lock of {}", private.display()))?;
+    let lock = Lock::take(private).with_context(|| format!("locking {}", private.display()))?;
     lock.context("another `lyceum serve` uses this data directory; stop it, or choose another one with --data")
 }
 
@@ -400,14 +408,17 @@ fn note_addresses(lock: &Lock, listener: &TcpListener, apps: Option<&TcpListener
 }
 
 /// On a terminal the first password is shown; a log must not hold it.
-fn tell_first_password(file: &Path) {
+fn log_first_password(file: &Path) {
     if io::IsTerminal::is_terminal(&io::stdout())
         && let Ok(password) = std::fs::read_to_string(file)
     {
         let (password, file) = (password.trim(), file.display());
-        let _ =
-            writeln!(io::stdout(), "\n  Sign in as  admin  with  {password}\n  (it is also in {file} until then)\n");
+        let _ = writeln!(
+            io::stdout(),
+            "\n  Sign in as  admin  with  {password}\n  (the password is also in {file} until the first sign-in)\n"
+        );
     } else {
-        tracing::info!(file = %file.display(), "an account `admin` was made; its password is in this file until its first sign-in");
+        let file = file.display();
+        tracing::info!(%file, "created account `admin`; the file has its password until the first sign-in");
     }
 }

@@ -53,7 +53,8 @@ pub(super) async fn scheduler(
     let Some(settings) = config.scheduler.slurm().cloned() else { return Ok(Arc::new(local)) };
     let program = if settings.program.as_os_str().is_empty() { binary } else { settings.program.clone() };
     let (key, run, clock) = (key.to_vec(), paths.run.clone(), clock.clone());
-    let slurm = slurm::Config { settings, launcher, local, nodes, key, run, program, service_uid, clock };
+    let gpu_interval = u32::try_from(config.gpus.interval).unwrap_or(u32::MAX);
+    let slurm = slurm::Config { settings, launcher, local, nodes, key, run, program, service_uid, gpu_interval, clock };
     Ok(Arc::new(Slurm::open(slurm, capacity).await))
 }
 

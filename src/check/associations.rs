@@ -5,8 +5,8 @@
 use super::{Finding, Level};
 use crate::scheduler::slurm::{
     Settings,
-    accounting::{Accounting, Association, Books},
-    assoc_mgr::{self, Reading},
+    accounting::{Accounting, AccountingData, Association},
+    assoc_mgr::{self, AssociationSnapshot},
     qos,
 };
 
@@ -19,42 +19,42 @@ pub(super) async fn associations(settings: &Settings, account: &str, level: &str
     match Accounting::new(settings.clone()).read(named.iter().map(String::as_str)).await {
         Ok(books) => judge(&books, &named, account, level),
         Err(why) => {
-            let what = format!("{why}; until it does, the limits there stay as they are");
-            vec![Finding::new(NAME, Level::Fault, what).mend("systemctl status slurmdbd munge; sacctmgr show cluster")]
+            let what = format!("{why}; until it does, the limits there are not changed");
+            vec![Finding::new(NAME, Level::Fault, what).fix("systemctl status slurmdbd munge; sacctmgr show cluster")]
         }
     }
 }
 
-fn judge(books: &Books, named: &[String], account: &str, level: &str) -> Vec<Finding> {
-    let Books { cluster, .. } = books;
+fn judge(books: &AccountingData, named: &[String], account: &str, level: &str) -> Vec<Finding> {
+    let AccountingData { cluster, .. } = books;
     let mut findings = Vec::new();
     let may_change = ["Operator", "Administrator"].contains(&level) || ["root", &books.slurm_user].contains(&account);
     if !may_change {
-        let what = format!("`{account}` may not change limits in Slurm’s accounting: nothing is written there");
+        let what = format!("`{account}` may not change limits in Slurm’s accounting, so nothing is written there");
         findings.push(
             Finding::new(NAME, Level::Fault, what)
-                .mend(format!("sacctmgr add user {account} account=root adminlevel=operator")),
+                .fix(format!("sacctmgr add user {account} account=root adminlevel=operator")),
         );
     }
     if !books.is_enforced {
-        let what = "Slurm keeps nobody to limits of associations: what is written there binds nobody";
-        let mend = "AccountingStorageEnforce=associations,limits in slurm.conf, then restart slurmctld";
-        findings.push(Finding::new(NAME, Level::Fault, what).mend(mend));
+        let what = "Slurm does not enforce limits of associations, so the limits written there have no effect";
+        let fix = "AccountingStorageEnforce=associations,limits in slurm.conf, then restart slurmctld";
+        findings.push(Finding::new(NAME, Level::Fault, what).fix(fix));
     }
     let is_known = |account: &&String| {
         let association = Association { account: (*account).clone(), user: None };
         books.associations.contains_key(&association)
     };
     if let Some(missing) = named.iter().find(|account| !is_known(account)) {
-        let what = format!("scheduler.slurm.accounts: Slurm knows no account {missing} on the cluster {cluster}");
+        let what = format!("scheduler.slurm.accounts: Slurm has no account {missing} on the cluster {cluster}");
         findings.push(
-            Finding::new(NAME, Level::Fault, what).mend(format!("sacctmgr add account {missing} cluster={cluster}")),
+            Finding::new(NAME, Level::Fault, what).fix(format!("sacctmgr add account {missing} cluster={cluster}")),
         );
     }
     if !books.kinds.contains("gres/gpu") {
-        let what = "Slurm does not count GPUs: limits of GPUs bind through the portal alone";
-        let mend = "AccountingStorageTRES=gres/gpu in slurm.conf, then restart slurmctld";
-        findings.push(Finding::new(NAME, Level::Warning, what).mend(mend));
+        let what = "Slurm does not count GPUs, so only the portal enforces GPU limits";
+        let fix = "AccountingStorageTRES=gres/gpu in slurm.conf, then restart slurmctld";
+        findings.push(Finding::new(NAME, Level::Warning, what).fix(fix));
     }
     if findings.is_empty() {
         let what = format!("limits of GPUs, cores and memory are written into {} accounts of {cluster}", named.len());
@@ -70,34 +70,34 @@ pub(super) async fn read(settings: &Settings, account: &str, level: &str) -> Vec
         Ok(reading) => {
             let mut findings = judge_reading(&reading, &named.collect::<Vec<_>>(), account, level);
             if let Err(why) = qos::read(settings, &reading.cluster).await {
-                let what = format!("{why}; until it does, what a QOS limits stands as it was read last");
-                findings.push(Finding::new(NAME, Level::Warning, what).mend("systemctl status slurmdbd munge"));
+                let what = format!("{why}; until it does, the QOS limits that were read last apply");
+                findings.push(Finding::new(NAME, Level::Warning, what).fix("systemctl status slurmdbd munge"));
             }
             findings
         }
         Err(why) => {
-            let what = format!("{why}; until it does, the limits that were read last stand");
-            vec![Finding::new(NAME, Level::Fault, what).mend("scontrol show assoc_mgr flags=assoc; scontrol ping")]
+            let what = format!("{why}; until it does, the limits that were read last apply");
+            vec![Finding::new(NAME, Level::Fault, what).fix("scontrol show assoc_mgr flags=assoc; scontrol ping")]
         }
     }
 }
 
-fn judge_reading(reading: &Reading, named: &[String], account: &str, level: &str) -> Vec<Finding> {
-    let Reading { cluster, hidden, .. } = reading;
+fn judge_reading(reading: &AssociationSnapshot, named: &[String], account: &str, level: &str) -> Vec<Finding> {
+    let AssociationSnapshot { cluster, hidden, .. } = reading;
     let mut findings = Vec::new();
     // As Slurm hides associations: from those who are no operators.
     let hides = hidden.split(',').any(|what| ["accounts", "users", "usage", "all"].contains(&what.trim()));
     if hides && !["root", &reading.slurm_user].contains(&account) && !["Operator", "Administrator"].contains(&level) {
-        let what = format!("PrivateData={hidden} hides limits from `{account}`, which shows none but its own");
+        let what = format!("PrivateData={hidden} hides limits from `{account}`, which can only see its own");
         findings.push(
             Finding::new(NAME, Level::Fault, what)
-                .mend(format!("sacctmgr add user {account} account=root adminlevel=operator")),
+                .fix(format!("sacctmgr add user {account} account=root adminlevel=operator")),
         );
     }
     if !reading.is_enforced {
-        let what = "Slurm keeps nobody to limits of associations: those that are shown do not bind";
-        let mend = "AccountingStorageEnforce=associations,limits in slurm.conf, then restart slurmctld";
-        findings.push(Finding::new(NAME, Level::Warning, what).mend(mend));
+        let what = "Slurm does not enforce limits of associations, so the limits shown have no effect";
+        let fix = "AccountingStorageEnforce=associations,limits in slurm.conf, then restart slurmctld";
+        findings.push(Finding::new(NAME, Level::Warning, what).fix(fix));
     }
     let is_known = |name: &str| {
         reading.records.iter().any(|one| one.association.user.is_none() && one.association.account == name)
@@ -105,12 +105,12 @@ fn judge_reading(reading: &Reading, named: &[String], account: &str, level: &str
     if let Some(missing) = named.iter().find(|name| !name.is_empty() && !is_known(name)) {
         let what = format!("scheduler.slurm.accounts: Slurm shows no account {missing} on the cluster {cluster}");
         findings.push(
-            Finding::new(NAME, Level::Fault, what).mend(format!("sacctmgr add account {missing} cluster={cluster}")),
+            Finding::new(NAME, Level::Fault, what).fix(format!("sacctmgr add account {missing} cluster={cluster}")),
         );
     }
     let count = reading.records.len().saturating_add(reading.by_partition);
     if findings.is_empty() {
-        let what = format!("Slurm keeps the limits: {count} associations of {cluster} are read");
+        let what = format!("Slurm manages the limits: {count} associations of {cluster} were read");
         findings.push(Finding::new(NAME, Level::Ok, what));
     }
     findings
@@ -122,15 +122,17 @@ mod tests {
 
     #[test]
     fn what_hides_or_binds_nobody_is_told() {
-        let reading = Reading { cluster: "test".to_owned(), is_enforced: true, ..Reading::default() };
-        let judged = |reading: &Reading, level: &str| judge_reading(reading, &[String::new()], "lyceum", level);
-        assert_eq!(judged(&reading, "None")[0].what, "Slurm keeps the limits: 0 associations of test are read");
-        let hidden = Reading { hidden: "jobs,usage".to_owned(), ..reading.clone() };
+        let reading =
+            AssociationSnapshot { cluster: "test".to_owned(), is_enforced: true, ..AssociationSnapshot::default() };
+        let judged =
+            |reading: &AssociationSnapshot, level: &str| judge_reading(reading, &[String::new()], "lyceum", level);
+        assert_eq!(judged(&reading, "None")[0].what, "Slurm manages the limits: 0 associations of test were read");
+        let hidden = AssociationSnapshot { hidden: "jobs,usage".to_owned(), ..reading.clone() };
         assert_eq!((judged(&hidden, "None")[0].level, judged(&hidden, "Operator")[0].level), (Level::Fault, Level::Ok));
-        let loose = judged(&Reading { is_enforced: false, ..reading.clone() }, "None");
+        let loose = judged(&AssociationSnapshot { is_enforced: false, ..reading.clone() }, "None");
         assert_eq!(loose.iter().map(|one| one.level).collect::<Vec<_>>(), [Level::Warning]);
         assert_eq!(
-            judge_reading(&reading, &["lab".to_owned()], "root", "")[0].mend,
+            judge_reading(&reading, &["lab".to_owned()], "root", "")[0].fix,
             "sacctmgr add account lab cluster=test"
         );
     }
@@ -138,24 +140,24 @@ mod tests {
     #[test]
     fn what_is_missing_is_told() {
         let lab = Association { account: "lab".to_owned(), user: None };
-        let books = Books {
+        let books = AccountingData {
             cluster: "test".to_owned(),
             is_enforced: true,
             kinds: ["cpu", "mem", "gres/gpu"].map(str::to_owned).into(),
             associations: [(lab, std::collections::BTreeMap::new())].into(),
-            ..Books::default()
+            ..AccountingData::default()
         };
-        let judged = |books: &Books, level: &str| judge(books, &["lab".to_owned()], "lyceum", level);
+        let judged = |books: &AccountingData, level: &str| judge(books, &["lab".to_owned()], "lyceum", level);
         let well = judged(&books, "Operator");
         assert!(
             well.len() == 1 && well[0].level == Level::Ok && well[0].what.contains("1 accounts of test"),
             "{well:?}"
         );
-        assert!(judged(&books, "None")[0].mend.contains("adminlevel=operator"));
-        let loose = Books { is_enforced: false, kinds: ["cpu".to_owned()].into(), ..books.clone() };
+        assert!(judged(&books, "None")[0].fix.contains("adminlevel=operator"));
+        let loose = AccountingData { is_enforced: false, kinds: ["cpu".to_owned()].into(), ..books.clone() };
         let told = judged(&loose, "Administrator");
         assert_eq!(told.iter().map(|one| one.level).collect::<Vec<_>>(), [Level::Fault, Level::Warning]);
-        let unknown = Books { associations: std::collections::BTreeMap::new(), ..books };
-        assert_eq!(judged(&unknown, "Operator")[0].mend, "sacctmgr add account lab cluster=test");
+        let unknown = AccountingData { associations: std::collections::BTreeMap::new(), ..books };
+        assert_eq!(judged(&unknown, "Operator")[0].fix, "sacctmgr add account lab cluster=test");
     }
 }

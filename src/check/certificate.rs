@@ -20,17 +20,17 @@ use crate::{
 const NAME: &str = "certificate";
 
 /// How long files may take to open, on a file server too.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The errand of trying whether somebody can read files.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Reading {
+pub struct ReadTrial {
     reader: Identity,
     /// Each with the setting that names it.
     files: Vec<(String, String)>,
 }
 
-impl Reading {
+impl ReadTrial {
     /// A fault for each file that cannot be read.
     pub fn perform(&self) -> Vec<Finding> {
         let Identity { name, .. } = &self.reader;
@@ -39,9 +39,9 @@ impl Reading {
         }
         let unreadable = |(setting, file): &(String, String)| {
             let err = File::open(file).err()?;
-            let what = format!("`{name}`, whom the portal runs as, cannot read {setting} ({file}): {err}");
-            Some(Finding::new(NAME, Level::Fault, what).mend(format!(
-                "chgrp {name} {file} && chmod g+r {file}; `namei -l {file}` shows a directory that is closed"
+            let what = format!("`{name}`, the user that the portal runs as, cannot read {setting} ({file}): {err}");
+            Some(Finding::new(NAME, Level::Fault, what).fix(format!(
+                "chgrp {name} {file} && chmod g+r {file}; `namei -l {file}` shows which directory is not accessible"
             )))
         };
         self.files.iter().filter_map(unreadable).collect()
@@ -57,7 +57,7 @@ async fn faults_of_reading(facts: &Facts) -> Vec<Finding> {
     let server = &facts.server;
     let files = [("server.tls_cert", &server.tls_cert), ("server.tls_key", &server.tls_key)];
     let files = files.map(|(setting, file)| (setting.to_owned(), file.clone())).to_vec();
-    errand::send(&Errand::Read(Reading { reader, files }), NAME, PATIENCE).await
+    errand::send(&Errand::Read(ReadTrial { reader, files }), NAME, TIMEOUT).await
 }
 
 pub async fn certificate(facts: &Facts) -> Vec<Finding> {
@@ -76,14 +76,15 @@ fn judged(facts: &Facts) -> Finding {
         Ok(certificate) => certificate,
         Err(TlsError::Name(_)) => {
             let domain = server.apps_domain();
-            let what = format!("{} is not good for *.{domain}, where sessions have their names", server.tls_cert);
-            return Finding::new(NAME, Level::Fault, what).mend(format!("a certificate for *.{domain} too"));
+            let what = format!("{} is not valid for *.{domain}, where sessions have their names", server.tls_cert);
+            return Finding::new(NAME, Level::Fault, what)
+                .fix(format!("use a certificate that is also valid for *.{domain}"));
         }
         Err(error) => {
             let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            let what = format!("{error}: {cause}; a running portal keeps the one before");
-            return Finding::new(NAME, Level::Fault, what).mend(format!(
-                "put the chain and its key, PEM files that {} can read, at server.tls_cert and server.tls_key",
+            let what = format!("{error}: {cause}; a running portal keeps using the previous one");
+            return Finding::new(NAME, Level::Fault, what).fix(format!(
+                "set server.tls_cert and server.tls_key to the chain and its key, as PEM files that {} can read",
                 facts.service_user
             ));
         }
@@ -97,9 +98,9 @@ fn judged(facts: &Facts) -> Finding {
         Some(host) if lasting.level < Level::Fault => Finding::new(
             NAME,
             Level::Warning,
-            format!("it is not good for {}, the host of server.public_url", host.to_str()),
+            format!("it is not valid for {}, the host of server.public_url", host.to_str()),
         )
-        .mend("a certificate for that name, or another server.public_url"),
+        .fix("use a certificate for that name, or change server.public_url"),
         _ => lasting,
     }
 }

@@ -15,7 +15,7 @@ pub async fn directory(facts: &Facts) -> Vec<Finding> {
         }
         Err(trouble) => {
             let level = if trouble.fatal { Level::Fault } else { Level::Warning };
-            Finding::new("directory", level, format!("{}: {}", step.about, trouble.what)).mend(trouble.mend)
+            Finding::new("directory", level, format!("{}: {}", step.about, trouble.what)).fix(trouble.fix)
         }
     };
     steps.into_iter().map(finding).collect()

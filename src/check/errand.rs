@@ -12,16 +12,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
-use super::{Finding, Level, certificate::Reading, look::Look, rehearsal::Rehearsal, strain};
+use super::{Finding, Level, certificate::ReadTrial, home::HomeCheck, load, trial::Trial};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Errand {
     /// Look at the person's things, as the person.
-    Look(Look),
+    Look(HomeCheck),
     /// Read the certificate's files as the portal will.
-    Read(Reading),
+    Read(ReadTrial),
     /// Start something as the portal would.
-    Rehearse(Rehearsal),
+    Rehearse(Trial),
 }
 
 /// Sends a child on an errand; `subject` is what to say it was about when nothing comes back.
@@ -29,10 +29,8 @@ pub async fn send(errand: &Errand, subject: &'static str, patience: Duration) ->
     let fault = |what: String| vec![Finding::new(subject, Level::Fault, what)];
     match tokio::time::timeout(patience, exchange(errand)).await {
         Ok(Ok(findings)) => findings,
-        Ok(Err(err)) => fault(format!("it could not be tried: {err}")),
-        Err(_) => {
-            fault(format!("nothing was heard for {} s: a file server or the name service hangs", patience.as_secs()))
-        }
+        Ok(Err(err)) => fault(format!("it could not be run: {err}")),
+        Err(_) => fault(format!("no response for {} s: a file server or the name service hangs", patience.as_secs())),
     }
 }
 
@@ -56,12 +54,12 @@ async fn exchange(errand: &Errand) -> io::Result<Vec<Finding>> {
 /// The child. It has one thread until it is who it has to be.
 pub fn run(word: Option<&str>) -> ExitCode {
     if word == Some("strain") {
-        return strain::run();
+        return load::run();
     }
     let errand: Errand = match serde_json::from_reader(io::stdin().lock()) {
         Ok(errand) => errand,
         Err(err) => {
-            eprintln!("lyceum rehearse: {err}: this is a part of `lyceum check`, not meant for people");
+            eprintln!("lyceum rehearse: {err}: this is an internal command of `lyceum check`");
             return ExitCode::from(2);
         }
     };

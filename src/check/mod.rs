@@ -6,17 +6,18 @@
 
 mod associations;
 mod certificate;
+mod containers;
 mod directory;
 mod disk;
 mod errand;
-mod look;
+mod front_door;
+mod home;
+mod load;
 mod machine;
 mod network;
 mod person;
-mod reach;
-mod rehearsal;
 mod slurm;
-mod strain;
+mod trial;
 
 use std::{
     io::{self, Write},
@@ -32,7 +33,7 @@ use crate::{
     environments, gpu,
     model::Clock,
     scheduler::slurm::Settings,
-    start::{Surroundings, lock::Running},
+    start::{ProcessEnvironment, lock::Running},
 };
 
 pub use crate::model::finding::{Finding, Level};
@@ -61,11 +62,11 @@ pub struct Facts {
     /// The uids of accounts that are made: first and last.
     pub account_uids: (u32, u32),
     pub server: Server,
-    pub surroundings: Surroundings,
+    pub surroundings: ProcessEnvironment,
     /// From a launch to the app's first answer (seconds).
     pub start_timeout: u64,
     pub environments: environments::Config,
-    pub place: environments::Place,
+    pub place: environments::EnvironmentPaths,
     pub gpus: gpu::Config,
     /// Where it starts the workloads.
     pub slurm: Option<Settings>,
@@ -107,6 +108,7 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
     if facts.slurm.is_none() {
         findings.extend([machine::gpus(facts), machine::cgroups(facts)]);
         findings.extend(machine::gpu_files(facts));
+        findings.extend(containers::containers(facts));
     }
     findings.extend([
         machine::accounts(facts),
@@ -119,7 +121,7 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
     findings.extend(slurm::slurm(facts).await);
     findings.extend(certificate::certificate(facts).await);
     findings.extend(directory::directory(facts).await);
-    findings.extend(reach::reach(facts).await);
+    findings.extend(front_door::reach(facts).await);
     if let Some(person) = person {
         findings.extend(person::rehearse(facts, person).await);
     }
@@ -134,11 +136,11 @@ pub fn worst(findings: &[Finding]) -> Level {
 /// Writes findings as aligned text.
 pub fn render(findings: &[Finding], mut out: impl Write) -> io::Result<()> {
     let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
-    for Finding { name, level, what, mend } in findings {
+    for Finding { name, level, what, fix } in findings {
         let (sign, word) = level.sign();
         writeln!(out, "{sign} {word:<7}  {name:<width$}  {what}")?;
-        if !mend.is_empty() {
-            writeln!(out, "{:indent$}to mend it: {mend}", "", indent = width + 13)?;
+        if !fix.is_empty() {
+            writeln!(out, "{:indent$}to fix it: {fix}", "", indent = width + 13)?;
         }
     }
     writeln!(out, "\n{} faults, {} warnings", count(findings, Level::Fault), count(findings, Level::Warning))
@@ -163,7 +165,7 @@ mod tests {
     fn renders() {
         let findings = [
             Finding::new("data directory", Level::Ok, "/data"),
-            Finding::new("port", Level::Fault, "127.0.0.1:8000 is taken").mend("ss -ltnp"),
+            Finding::new("port", Level::Fault, "127.0.0.1:8000 is taken").fix("ss -ltnp"),
         ];
         let mut out = Vec::new();
         render(&findings, &mut out).unwrap();
@@ -171,7 +173,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "✓ ok       data directory  /data");
         assert_eq!(lines[1], "✗ fault    port            127.0.0.1:8000 is taken");
-        assert_eq!(lines[2], format!("{}to mend it: ss -ltnp", " ".repeat(27)));
+        assert_eq!(lines[2], format!("{}to fix it: ss -ltnp", " ".repeat(27)));
         assert_eq!(lines.last(), Some(&"1 faults, 0 warnings"));
         assert_eq!(worst(&findings), Level::Fault);
         let mut out = Vec::new();

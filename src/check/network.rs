@@ -16,19 +16,19 @@ pub async fn package_index(facts: &Facts) -> Finding {
     let name = "packages";
     let needed = facts.environments.build == Build::Auto;
     match environments::reach_index(&facts.environments, &facts.place).await {
-        Ok(Index::Answers(tool)) => Finding::new(name, Level::Ok, format!("the package index answers {tool}")),
-        Ok(Index::Wheels(0)) => Finding::new(name, Level::Fault, "`environments.wheels` holds no wheels")
-            .mend("python3 -m pip download -r notebooks/requirements.txt -d WHEELS"),
+        Ok(Index::Answers(tool)) => Finding::new(name, Level::Ok, format!("the package index responds to {tool}")),
+        Ok(Index::Wheels(0)) => Finding::new(name, Level::Fault, "`environments.wheels` contains no wheels")
+            .fix("python3 -m pip download -r notebooks/requirements.txt -d WHEELS"),
         Ok(Index::Wheels(count)) => Finding::new(name, Level::Ok, format!("{count} wheels in `environments.wheels`")),
         Ok(Index::NoTool) => {
-            Finding::new(name, Level::Note, "the package index is tried when the environment is built")
+            Finding::new(name, Level::Note, "the package index is tested when the environment is built")
         }
         Ok(Index::Silent(why)) => {
             let level = if needed { Level::Warning } else { Level::Note };
-            Finding::new(name, level, format!("the package index does not answer: {why}"))
-                .mend("HTTPS_PROXY=http://PROXY:PORT lyceum serve")
+            Finding::new(name, level, format!("the package index does not respond: {why}"))
+                .fix("HTTPS_PROXY=http://PROXY:PORT lyceum serve")
         }
-        Err(error) => Finding::new(name, Level::Warning, format!("the package index could not be tried: {error}")),
+        Err(error) => Finding::new(name, Level::Warning, format!("the package index could not be tested: {error}")),
     }
 }
 
@@ -41,17 +41,17 @@ pub async fn port(facts: &Facts) -> Finding {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let portal = tokio::task::spawn_blocking(move || is_lyceum(address)).await.unwrap_or(false);
             if portal {
-                return Finding::new(name, Level::Ok, format!("Lyceum answers on {address}"));
+                return Finding::new(name, Level::Ok, format!("Lyceum responds on {address}"));
             }
-            Finding::new(name, Level::Fault, format!("{address} is taken by another program (`ss -ltnp` names it)"))
-                .mend(format!("lyceum serve --listen {}:{}", address.ip(), number.checked_add(80).unwrap_or(8080)))
+            Finding::new(name, Level::Fault, format!("{address} is in use by another program (`ss -ltnp` shows which)"))
+                .fix(format!("lyceum serve --listen {}:{}", address.ip(), number.checked_add(80).unwrap_or(8080)))
         }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            Finding::new(name, Level::Fault, format!("port {number} is for root alone"))
-                .mend(format!("lyceum serve --listen {}:8000", address.ip()))
+            Finding::new(name, Level::Fault, format!("only root can use port {number}"))
+                .fix(format!("lyceum serve --listen {}:8000", address.ip()))
         }
-        Err(error) => Finding::new(name, Level::Fault, format!("{address} cannot be listened on: {error}"))
-            .mend("lyceum serve --listen 127.0.0.1:8000"),
+        Err(error) => Finding::new(name, Level::Fault, format!("cannot listen on {address}: {error}"))
+            .fix("lyceum serve --listen 127.0.0.1:8000"),
     }
 }
 
@@ -74,7 +74,8 @@ pub fn browser(facts: &Facts) -> Finding {
             name,
             Level::Note,
             format!(
-                "only this machine reaches {}; from elsewhere: ssh -L {port}:127.0.0.1:{port}{also} {host}, then {typed}",
+                "{} is only reachable from this machine; from other machines: ssh -L {port}:127.0.0.1:{port}{also} \
+                 {host}, then {typed}",
                 facts.listen
             ),
         );

@@ -12,11 +12,11 @@ use std::{
 use super::{
     Facts, Finding, Level,
     errand::{self, Errand},
-    look::Look,
-    rehearsal::Rehearsal,
+    home::HomeCheck,
+    trial::Trial,
 };
 use crate::{
-    db::place::existing,
+    db::location::existing,
     environments::{self, Build, Environments, Recipe, State},
     gpu,
     helper::{
@@ -43,7 +43,7 @@ pub async fn rehearse(facts: &Facts, name: &str) -> Vec<Finding> {
     };
     let pythons = pythons(facts).await;
     let inventory = gpu::inventory(&facts.gpus).ok().filter(|found| found.driver);
-    let look = Look {
+    let look = HomeCheck {
         person: person.clone(),
         becomes: facts.is_root,
         pythons: pythons.clone(),
@@ -52,7 +52,7 @@ pub async fn rehearse(facts: &Facts, name: &str) -> Vec<Finding> {
     findings.extend(errand::send(&Errand::Look(look), "home", LOOKING).await);
     let stage = Stage::new(facts);
     let python = pythons.iter().find(|(name, _)| name == environments::DEFAULT).or(pythons.first());
-    let rehearsal = Rehearsal {
+    let rehearsal = Trial {
         data: stage.data.clone(),
         runtime_directory: facts.surroundings.xdg_runtime_dir.clone(),
         service_user: stage.service_user.clone(),
@@ -64,9 +64,9 @@ pub async fn rehearse(facts: &Facts, name: &str) -> Vec<Finding> {
     let patience = REHEARSING + Duration::from_secs(facts.start_timeout);
     let errand = Errand::Rehearse(rehearsal);
     tokio::select! {
-        found = errand::send(&errand, "start, tried", patience) => findings.extend(found),
+        found = errand::send(&errand, "start test", patience) => findings.extend(found),
         // What was started is ended before we are.
-        _ = tokio::signal::ctrl_c() => findings.push(Finding::new("start, tried", Level::Fault, "it was interrupted")),
+        _ = tokio::signal::ctrl_c() => findings.push(Finding::new("start test", Level::Fault, "it was interrupted")),
     }
     drop(stage);
     findings
@@ -74,33 +74,34 @@ pub async fn rehearse(facts: &Facts, name: &str) -> Vec<Finding> {
 
 /// What the name service says, and whether the rules for accounts let this one run anything.
 fn account(facts: &Facts, name: &str) -> Result<(Identity, Vec<Finding>), Box<Finding>> {
-    let fault = |what: String, mend: String| Box::new(Finding::new("account", Level::Fault, what).mend(mend));
+    let fault = |what: String, fix: String| Box::new(Finding::new("account", Level::Fault, what).fix(fix));
     let begun = Instant::now();
     let person = match Identity::look_up(name) {
         Ok(person) => person,
         Err(err) => {
-            let mend = format!(
-                "getent passwd {name}; or name another account: lyceum admin user add NAME --unix-name U (`{name}` cannot be used)"
+            let fix = format!(
+                "getent passwd {name}; or name another account: lyceum admin user add NAME --unix-name U (`{name}` \
+                 cannot be used)"
             );
-            return Err(fault(err.sentence(), mend));
+            return Err(fault(err.sentence(), fix));
         }
     };
     let took = begun.elapsed();
     if !facts.is_root {
         let own = identity::own().map_err(|err| fault(err.sentence(), "getent passwd".to_owned()))?;
         if own.uid != person.uid {
-            let what = format!("only root can rehearse as somebody else; this is `{}`", own.name);
+            let what = format!("only root can check a start as another user; this is `{}`", own.name);
             return Err(fault(what, format!("sudo lyceum check --as {name}, or --as {}", own.name)));
         }
     }
     let what = format!("`{name}` is uid {}, gid {}, shell {}", person.uid, person.gid, person.shell);
     let first = match took {
-        took if SLOW < took => Finding::new(
+        took if took > SLOW => Finding::new(
             "account",
             Level::Warning,
-            format!("{what}; the name service took {:.1} s to say so", took.as_secs_f64()),
+            format!("{what}; the name service took {:.1} s to respond", took.as_secs_f64()),
         )
-        .mend(format!("time getent passwd {name}; look at sssd or nslcd")),
+        .fix(format!("time getent passwd {name}; check sssd or nslcd")),
         _ => Finding::new("account", Level::Ok, what),
     };
     Ok((person.clone(), vec![first, groups(&person)]))
@@ -119,7 +120,7 @@ fn groups(person: &Identity) -> Finding {
     let nameless = groups.iter().find(|(_, name)| name.is_none());
     match nameless {
         Some((gid, _)) => Finding::new("groups", Level::Warning, format!("{}; {gid} has no name", told.join(", ")))
-            .mend(format!("getent group {gid}: the name service does not know it")),
+            .fix(format!("getent group {gid}: the name service does not know it")),
         None => Finding::new("groups", Level::Ok, told.join(", ")),
     }
 }
@@ -152,7 +153,7 @@ impl Stage {
     fn new(facts: &Facts) -> Self {
         let beside = existing(facts.data.parent().unwrap_or(&facts.data));
         let data = beside.join(format!(".lyceum-check-{:08x}", rand::random::<u32>()));
-        let surroundings = start::Surroundings { data: Some(data.clone()), ..facts.surroundings.clone() };
+        let surroundings = start::ProcessEnvironment { data: Some(data.clone()), ..facts.surroundings.clone() };
         let paths = start::layout(&surroundings).ok();
         let run_parent = paths.as_ref().and_then(|paths| paths.run.parent()).filter(|parent| parent.exists());
         let run_parent = run_parent.map(std::path::Path::to_owned);

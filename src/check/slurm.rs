@@ -5,13 +5,13 @@ use std::{path::Path, time::Duration};
 
 use super::{Facts, Finding, Level, associations};
 use crate::{
-    helper::command::{self, Surroundings},
-    protocol::Ran,
+    helper::command::{self, CommandContext},
+    protocol::CommandOutput,
     scheduler::slurm::{Quotas, Settings, try_out},
 };
 
 /// How long the controller may take; longer than its own patience.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 const MAX_ANSWER: u64 = 16 << 20;
 
@@ -36,7 +36,7 @@ pub async fn slurm(facts: &Facts) -> Vec<Finding> {
             }
             findings
         }
-        Err(err) => vec![Finding::new("Slurm", Level::Fault, format!("it could not be looked at: {err}"))],
+        Err(err) => vec![Finding::new("Slurm", Level::Fault, format!("it could not be checked: {err}"))],
     }
 }
 
@@ -46,14 +46,14 @@ async fn answers(settings: &Settings, so_far: &[Finding]) -> Option<Finding> {
     if so_far.iter().any(|finding| finding.level == Level::Fault) {
         return None;
     }
-    let name = "Slurm answers";
+    let name = "Slurm output";
     Some(match try_out(settings).await {
         Ok((jobs, nodes)) => {
-            Finding::new(name, Level::Ok, format!("{jobs} rows of squeue and {nodes} of sinfo are read"))
+            Finding::new(name, Level::Ok, format!("{jobs} rows of squeue and {nodes} rows of sinfo were read"))
         }
         Err(why) => {
-            let what = format!("{why}; nothing is started or ended while this lasts");
-            Finding::new(name, Level::Fault, what).mend("squeue --version; sinfo --version; scontrol ping")
+            let what = format!("{why}; until this is fixed, nothing is started or ended");
+            Finding::new(name, Level::Fault, what).fix("squeue --version; sinfo --version; scontrol ping")
         }
     })
 }
@@ -68,8 +68,8 @@ fn look(settings: &Settings, account: &str) -> Vec<Finding> {
     let missing: Vec<&str> = COMMANDS.into_iter().filter(|name| !settings.tool(name).is_file()).collect();
     if !missing.is_empty() {
         let what = format!("{} is not in {}", missing.join(", "), settings.bin.display());
-        let mend = "apt-get install slurm-client (RHEL: dnf install slurm), or set scheduler.slurm.bin";
-        return vec![Finding::new("Slurm commands", Level::Fault, what).mend(mend)];
+        let fix = "apt-get install slurm-client (RHEL: dnf install slurm), or set scheduler.slurm.bin";
+        return vec![Finding::new("Slurm commands", Level::Fault, what).fix(fix)];
     }
     let version = ask(settings, "sinfo", &["--version"]).map(|ran| ran.output.trim().to_owned()).unwrap_or_default();
     let mut findings =
@@ -77,16 +77,16 @@ fn look(settings: &Settings, account: &str) -> Vec<Finding> {
     let nodes = match ask(settings, "sinfo", &["--noheader", "--Node", "--all", "--Format", "nodelist:|,partition:|"]) {
         Ok(ran) => ran.output,
         Err(why) => {
-            let what = format!("it does not answer: {why}; sessions wait until it does");
-            let mend = "scontrol ping; systemctl status munge slurmctld";
-            findings.push(Finding::new("Slurm controller", Level::Fault, what).mend(mend));
+            let what = format!("it does not respond: {why}; sessions wait until it does");
+            let fix = "scontrol ping; systemctl status munge slurmctld";
+            findings.push(Finding::new("Slurm controller", Level::Fault, what).fix(fix));
             return findings;
         }
     };
     let mut names: Vec<&str> = nodes.lines().filter_map(|line| line.split('|').next()).collect();
     names.sort_unstable();
     names.dedup();
-    findings.push(Finding::new("Slurm controller", Level::Ok, format!("it answers, {} nodes", names.len())));
+    findings.push(Finding::new("Slurm controller", Level::Ok, format!("it responds, {} nodes", names.len())));
     findings.push(partition(settings, &nodes));
     findings.extend(privacy(settings, account));
     findings.push(shared(settings));
@@ -96,10 +96,11 @@ fn look(settings: &Settings, account: &str) -> Vec<Finding> {
 
 /// What is enforced by the portal binds only what goes through it.
 fn advisory() -> Finding {
-    let what = "they bind what is started through the portal; for whoever reaches sbatch, or the nodes by ssh, they are \
-                advice: such jobs count once they run, and nothing holds them back";
-    Finding::new("Slurm quotas", Level::Note, what).mend(
-        "scheduler.slurm.quotas = \"mirror\" or \"read\" binds sbatch too (docs/schedulers.md); let pam_slurm_adopt guard the nodes",
+    let what = "they only apply to sessions and jobs started through the portal; jobs that users submit with sbatch, \
+                or start on the nodes over ssh, count once they run but are not prevented";
+    Finding::new("Slurm quotas", Level::Note, what).fix(
+        "set scheduler.slurm.quotas = \"mirror\" or \"read\" to limit sbatch too (docs/schedulers.md); protect the \
+         nodes with pam_slurm_adopt",
     )
 }
 
@@ -108,15 +109,15 @@ fn partition(settings: &Settings, nodes: &str) -> Finding {
     let partitions: Vec<&str> = nodes.lines().filter_map(|line| line.split('|').nth(1)).collect();
     if settings.partition.is_empty() {
         return match partitions.iter().find_map(|partition| partition.strip_suffix('*')) {
-            Some(partition) => Finding::new(name, Level::Ok, format!("{partition}, which is the cluster’s default")),
+            Some(partition) => Finding::new(name, Level::Ok, format!("{partition}, the cluster’s default")),
             None => Finding::new(name, Level::Fault, "the cluster has no default partition, and none is set")
-                .mend("set scheduler.slurm.partition"),
+                .fix("set scheduler.slurm.partition"),
         };
     }
     let is_known = |wanted: &&str| partitions.iter().any(|partition| partition.trim_end_matches('*') == *wanted);
     match settings.partition.split(',').find(|wanted| !is_known(wanted)) {
         Some(unknown) => {
-            Finding::new(name, Level::Fault, format!("the cluster has no partition `{unknown}`")).mend("sinfo")
+            Finding::new(name, Level::Fault, format!("the cluster has no partition `{unknown}`")).fix("sinfo")
         }
         None => Finding::new(name, Level::Ok, settings.partition.clone()),
     }
@@ -129,38 +130,38 @@ fn privacy(settings: &Settings, account: &str) -> Option<Finding> {
     let hidden =
         shown.lines().find_map(|line| line.strip_prefix("PrivateData")?.trim().strip_prefix('='))?.trim().to_owned();
     if !hidden.split(',').any(|what| ["jobs", "all"].contains(&what.trim())) {
-        return Some(Finding::new(name, Level::Ok, "the portal’s account sees the jobs of all"));
+        return Some(Finding::new(name, Level::Ok, "the portal’s account can see all jobs"));
     }
     let level = level(settings, account);
     Some(if ["Operator", "Administrator"].contains(&level.as_str()) {
-        let what = format!("PrivateData={hidden}, and `{account}` is {level}: it sees the jobs of all");
+        let what = format!("PrivateData={hidden}, but `{account}` is {level} and can see all jobs");
         Finding::new(name, Level::Ok, what)
     } else {
-        let what = format!("PrivateData={hidden} hides jobs from `{account}`, so that nothing is started or ended");
+        let what = format!("PrivateData={hidden} hides jobs from `{account}`, so nothing is started or ended");
         Finding::new(name, Level::Fault, what)
-            .mend(format!("sacctmgr add user {account} account=root adminlevel=operator"))
+            .fix(format!("sacctmgr add user {account} account=root adminlevel=operator"))
     })
 }
 
 fn shared(settings: &Settings) -> Finding {
     let name = "Slurm nodes";
     if settings.run.as_os_str().is_empty() || settings.program.as_os_str().is_empty() {
-        let what = "scheduler.slurm.run and scheduler.slurm.program are not both set: the nodes must see this machine’s own \
-                    directories, as a cluster of one machine does";
+        let what = "scheduler.slurm.run and scheduler.slurm.program are not both set: the nodes must see this \
+                    machine’s directories, as in a cluster of one machine";
         return Finding::new(name, Level::Note, what);
     }
     let (run, program) = (settings.run.display(), settings.program.display());
     if Path::new(&settings.program).is_file() {
         return Finding::new(name, Level::Ok, format!("they run {program} and share {run}"));
     }
-    Finding::new(name, Level::Fault, format!("scheduler.slurm.program: there is no {program} here"))
-        .mend("install lyceum where every node sees it")
+    Finding::new(name, Level::Fault, format!("scheduler.slurm.program: {program} does not exist here"))
+        .fix("install lyceum where every node sees it")
 }
 
-fn ask(settings: &Settings, tool: &str, arguments: &[&str]) -> Result<Ran, String> {
+fn ask(settings: &Settings, tool: &str, arguments: &[&str]) -> Result<CommandOutput, String> {
     let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
-    let surroundings = Surroundings { conf: settings.conf() };
-    let ran = command::run(&settings.tool(tool), &arguments, &surroundings, PATIENCE, MAX_ANSWER);
+    let surroundings = CommandContext { conf: settings.conf() };
+    let ran = command::run(&settings.tool(tool), &arguments, &surroundings, TIMEOUT, MAX_ANSWER);
     let ran = ran.map_err(|err| err.sentence())?;
     match ran.status {
         Some(0) => Ok(ran),

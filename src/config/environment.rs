@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::start::Surroundings;
+use crate::start::ProcessEnvironment;
 
 /// The process's surroundings, read once.
 #[derive(Clone, Debug, Default)]
@@ -31,11 +31,18 @@ impl Environment {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// Returns the folder for settings of the user who runs a command; none without a home directory.
+    pub fn settings_of_user(&self) -> Option<PathBuf> {
+        let set = self.find("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = set.or_else(|| self.find("HOME").map(|home| Path::new(home).join(".config")))?;
+        Some(folder.join("lyceum"))
+    }
+
     /// What decides where things lie. `data` is `--data`.
-    pub fn surroundings(&self, data: Option<&Path>) -> Surroundings {
+    pub fn surroundings(&self, data: Option<&Path>) -> ProcessEnvironment {
         let path = |name| self.find(name).map(PathBuf::from);
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-        Surroundings {
+        ProcessEnvironment {
             uid: rustix::process::geteuid().as_raw(),
             data: data.map(Path::to_owned).or_else(|| path("LYCEUM_DATA")).map(absolute),
             home: path("HOME"),

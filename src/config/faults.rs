@@ -17,25 +17,33 @@ impl Config {
         faults.extend(self.auth.header.validate(self.auth.directory()));
         faults.extend(self.faults_of_secrets());
         faults.extend(self.environments.validate());
+        faults.extend(self.images.validate());
+        if self.scheduler.slurm().is_some() && !self.images.list.is_empty() && !self.images.is_shared() {
+            faults.push(
+                "images.list: on a Slurm cluster, also set images.directory to a folder that all nodes see at the \
+                 same path"
+                    .to_owned(),
+            );
+        }
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
         faults.extend(self.nodes.validate());
         faults.extend(self.scheduler.slurm().map(slurm::Settings::validate).unwrap_or_default());
         faults.extend(self.faults_of_sudo());
         if self.scheduler.slurm().is_none() && self.scheduler.slurm.quotas != slurm::Quotas::Portal {
             faults.push(
-                "scheduler.slurm.quotas: is for scheduler.kind = \"slurm\"; without Slurm the portal keeps quotas"
+                "scheduler.slurm.quotas: requires scheduler.kind = \"slurm\"; without Slurm the portal manages quotas"
                     .to_owned(),
             );
         }
         faults.extend(self.gpus.validate());
         if !(1..=600).contains(&self.files.timeout) {
-            faults.push("files.timeout: is between 1s and 10m".to_owned());
+            faults.push("files.timeout: must be between 1s and 10m".to_owned());
         }
         if self.curves.max_points < 1000 {
-            faults.push("curves.max_points: is 1000 or more".to_owned());
+            faults.push("curves.max_points: must be 1000 or more".to_owned());
         }
         if self.curves.memory < 16 << 20 {
-            faults.push("curves.memory: is 16MiB or more".to_owned());
+            faults.push("curves.memory: must be 16MiB or more".to_owned());
         }
         if let Err(fault) = self.quotas.period().and(self.quotas.zone()) {
             let key = if matches!(fault, BadPeriod::Zone(_)) { "time_zone" } else { "period" };
@@ -55,11 +63,11 @@ impl Config {
     fn faults_of_sudo(&self) -> Option<String> {
         let program = self.accounts.sudo.as_ref()?;
         let why = if !program.is_absolute() {
-            "is the whole path of the program, as in the rule"
+            "must be the absolute path of the program, as in the sudo rule"
         } else if self.scheduler.slurm().is_none() {
-            "goes with scheduler.kind = \"slurm\": on its own machine a portal needs root to hold people's limits"
+            "requires scheduler.kind = \"slurm\": on a single machine the portal needs root to enforce limits"
         } else if self.accounts.shared_uid {
-            "and accounts.shared_uid exclude each other: sudo makes everybody who they are"
+            "cannot be combined with accounts.shared_uid: with sudo, each user has a separate account"
         } else {
             return None;
         };
@@ -95,9 +103,10 @@ impl Config {
         let secrets =
             [("database.url", database), ("auth.ldap.bind_password", directory), ("notifications.smtp_password", mail)];
         let known = |secret: &str| KNOWN.contains(&secret.to_ascii_lowercase().as_str());
-        secrets.into_iter().filter(move |(_, secret)| known(secret)).map(|(key, _)| {
-            format!("{key}: its password is one that examples use and everybody tries; choose one of your own")
-        })
+        secrets
+            .into_iter()
+            .filter(move |(_, secret)| known(secret))
+            .map(|(key, _)| format!("{key}: its password is a well-known example; choose your own"))
     }
 }
 
@@ -108,20 +117,22 @@ impl Server {
             faults.push("server.tls_cert and server.tls_key belong together: set both or neither".to_owned());
         }
         if !self.apps_listen.is_empty() && self.apps_listen.parse::<SocketAddr>().is_err() {
-            faults.push("server.apps_listen: is ADDRESS:PORT, as in 127.0.0.1:8001".to_owned());
+            faults.push("server.apps_listen: must be ADDRESS:PORT, as in 127.0.0.1:8001".to_owned());
         }
         for proxy in &self.trusted_proxies {
             if parse_network(proxy).is_none() {
                 faults.push(format!(
-                    "server.trusted_proxies: `{}` is neither an address nor a network of less than everybody, as in 10.0.0.0/8",
+                    "server.trusted_proxies: `{}` must be an address or a network, as in 10.0.0.0/8, and not cover all \
+                     addresses",
                     proxy.escape_debug()
                 ));
             }
         }
         if self.is_open() && !self.insecure_http {
             faults.push(format!(
-                "server.listen: {} is not the loopback, so passwords would cross the network in clear. Set server.tls_cert and \
-                 server.tls_key, or an https server.public_url with server.trusted_proxies, or server.insecure_http = true",
+                "server.listen: {} is not a loopback address, so passwords would be sent over the network unencrypted. \
+                 Set server.tls_cert and server.tls_key, or an https server.public_url with server.trusted_proxies, or \
+                 server.insecure_http = true",
                 self.listen
             ));
         }
@@ -139,11 +150,12 @@ fn faults_of_profiles(profiles: &[ProfileSetting]) -> Vec<String> {
     let mut faults = Vec::new();
     for (index, profile) in profiles.iter().enumerate() {
         if profile.name.is_empty() || profiles[..index].iter().any(|other| other.name == profile.name) {
-            faults.push(format!("profiles[{index}].name: must be there and be unique"));
+            faults.push(format!("profiles[{index}].name: is required and must be unique"));
         }
         if profile.gpus < 0 || profile.cpus < 1 || profile.memory < 1 || profile.duration < 60 {
-            faults
-                .push(format!("profiles[{index}]: gpus is 0 or more, cpus 1 or more, memory and duration above zero"));
+            faults.push(format!(
+                "profiles[{index}]: gpus must be 0 or more, cpus 1 or more, memory above zero and duration at least 60s"
+            ));
         }
     }
     faults
@@ -155,7 +167,7 @@ fn faults_of_storage(mounts: &[Storage]) -> Vec<String> {
         let plain =
             !storage.name.is_empty() && !storage.name.starts_with('.') && !storage.name.contains(['/', '\0', '\n']);
         if !plain || !storage.path.is_absolute() {
-            faults.push(format!("storage[{index}]: needs a plain name and an absolute path"));
+            faults.push(format!("storage[{index}]: requires a plain name and an absolute path"));
         }
     }
     faults

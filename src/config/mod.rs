@@ -22,7 +22,7 @@ use values::{auto_count, auto_size, duration, list, optional_duration, overlay, 
 use crate::{
     apps, auth, check, cluster, db, environments, gpu,
     helper::{ACCOUNT_UIDS, batch::Tools},
-    journal,
+    images, journal,
     model::{
         Clock, Resources,
         quota::{BadPeriod, Period, zone_of},
@@ -47,6 +47,7 @@ pub struct Config {
     pub nodes: nodes::Config,
     pub accounts: Accounts,
     pub environments: environments::Config,
+    pub images: images::Config,
     pub sessions: Sessions,
     pub gpus: cluster::Config,
     pub quotas: Quotas,
@@ -367,6 +368,7 @@ impl Config {
                 text.trim().clone_into(secret);
             }
         }
+        self.images.read_secrets().map_err(|fault| Error::Faults(vec![fault]))?;
         self.auth.header.check_file().map_err(|fault| Error::Faults(vec![fault]))
     }
 
@@ -390,7 +392,7 @@ impl Config {
             surroundings: environment.surroundings(Some(&paths.data)),
             start_timeout: self.sessions.start_timeout.unsigned_abs(),
             environments: self.environments.clone(),
-            place: environments::Place {
+            place: environments::EnvironmentPaths {
                 shared: paths.shared.clone(),
                 cache: paths.private.join("environments"),
                 everybody: is_root || self.accounts.sudo.is_some(),
@@ -503,5 +505,42 @@ mod tests {
     fn the_example_is_valid_and_holds_the_defaults() {
         let example = include_str!("../../lyceum.example.toml");
         Config::parse(example, &Environment::default()).unwrap();
+    }
+
+    /// Asks serde for the settings of a section, and of those below it: what it expects beside a name that is none.
+    /// A section whose settings are shared with another by `flatten` names none, and counts as one setting.
+    fn settings(section: &str, found: &mut Vec<(String, String)>) {
+        let expected = |header: &str| {
+            let fault = toml::from_str::<Config>(&format!("{header}\nno-setting = 1\n")).unwrap_err().to_string();
+            let names = fault.split_once("unknown field `no-setting`, expected ")?.1.lines().next()?;
+            Some(names.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
+        };
+        let header = if section.is_empty() { String::new() } else { format!("[{section}]") };
+        let Some(names) = expected(&header).or_else(|| expected(&format!("[[{section}]]"))) else {
+            let (parent, name) = section.rsplit_once('.').unwrap_or(("", section));
+            return found.push((parent.to_owned(), name.to_owned()));
+        };
+        for name in names {
+            settings(&if section.is_empty() { name } else { format!("{section}.{name}") }, found);
+        }
+    }
+
+    #[test]
+    fn the_example_names_every_setting() {
+        let mut all = Vec::new();
+        settings("", &mut all);
+        let (mut section, mut shown) = (String::new(), std::collections::HashSet::new());
+        for line in include_str!("../../lyceum.example.toml").lines() {
+            let line = line.trim_start_matches('#').trim();
+            if line.starts_with('[') && line.ends_with(']') {
+                section = line.trim_matches(['[', ']']).to_owned();
+                let (parent, name) = section.rsplit_once('.').unwrap_or(("", &section));
+                shown.insert((parent.to_owned(), name.to_owned()));
+            } else if let Some((name, _)) = line.split_once(" = ") {
+                shown.insert((section.clone(), name.to_owned()));
+            }
+        }
+        let missing: Vec<_> = all.iter().filter(|setting| !shown.contains(*setting)).collect();
+        assert!(100 < all.len() && missing.is_empty(), "{} settings; the example lacks {missing:?}", all.len());
     }
 }

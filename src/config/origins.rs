@@ -46,25 +46,26 @@ impl Server {
         let plain = |url: &Url| matches!(url.scheme(), "http" | "https") && url.host().is_some() && url.path() == "/";
         if !self.public_url.is_empty() && !Url::parse(&self.public_url).is_ok_and(|url| plain(&url)) {
             faults.push(
-                "server.public_url: is an http or https address without a path, as in https://portal.example.org"
+                "server.public_url: must be an http or https address without a path, as in https://portal.example.org"
                     .to_owned(),
             );
         }
         if !self.apps_url.is_empty() && !Url::parse(&self.apps_url).is_ok_and(|url| plain(&url)) {
-            faults.push("server.apps_url: is an address without a path, as in https://apps.example.org".to_owned());
+            faults
+                .push("server.apps_url: must be an address without a path, as in https://apps.example.org".to_owned());
         }
         if !self.apps_url.is_empty() && (self.public_url.is_empty() || self.apps != AppsMode::Port) {
-            faults.push("server.apps_url: needs server.public_url too, and server.apps = \"port\"".to_owned());
+            faults.push("server.apps_url: requires server.public_url and server.apps = \"port\"".to_owned());
         }
         let origin = |url: &str| Url::parse(url).map(|url| url.origin()).ok();
         if !self.apps_url.is_empty() && origin(&self.apps_url) == origin(&self.public_url) {
-            let way_out = "give the apps another name or port, or set server.apps = \"path\"";
-            faults.push(format!("server.apps_url: is the portal's own address, {way_out}"));
+            let way_out = "use a different name or port for the apps, or set server.apps = \"path\"";
+            faults.push(format!("server.apps_url: is the portal's own address; {way_out}"));
         }
         if self.apps == AppsMode::Subdomain {
             faults.extend(self.fault_of_domain().map(|fault| format!("server.apps_domain: {fault}")));
         } else if !self.apps_domain.is_empty() {
-            faults.push("server.apps_domain: is for server.apps = \"subdomain\"".to_owned());
+            faults.push("server.apps_domain: requires server.apps = \"subdomain\"".to_owned());
         }
         faults
     }
@@ -72,14 +73,14 @@ impl Server {
     fn fault_of_domain(&self) -> Option<String> {
         let domain = self.apps_domain();
         if !is_domain(&domain) {
-            let what = "is the domain below which sessions get names, as in apps.example.org: letters, digits and \
+            let what = "must be the domain below which sessions get names, as in apps.example.org: letters, digits and \
                         hyphens between dots, at most 200 characters, without `*.` and without a port";
             return Some(what.to_owned());
         }
         let is_local = |name: &str| name == "localhost" || name.ends_with(".localhost");
         if self.public_url.is_empty() && !is_local(&domain) {
             return Some(format!(
-                "needs server.public_url, the https address of the portal; without one try it out with {}",
+                "requires server.public_url, the https address of the portal; to try it without one, use {}",
                 "apps.localhost"
             ));
         }
@@ -93,19 +94,24 @@ impl Server {
             };
             if !reached {
                 return Some(format!(
-                    "{domain} leads each browser to its own machine, and server.public_url does not: take a domain of yours"
+                    "{domain} leads each browser to its own machine, but server.public_url does not: use a domain of \
+                     your own"
                 ));
             }
         } else if portal.scheme() != "https" {
             return Some(
-                "needs HTTPS: set an https server.public_url, with server.tls_cert and server.tls_key or a reverse proxy"
+                "requires HTTPS: set an https server.public_url, with server.tls_cert and server.tls_key or a reverse \
+                 proxy"
                     .to_owned(),
             );
         }
         let name = host.to_string();
         let below = name.strip_suffix(&domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
         below.then(|| {
-            format!("the portal itself is at {name}, which is {domain} or below it: the apps need a domain beside or below the portal's")
+            format!(
+                "the portal itself is at {name}, which is {domain} or below it: use a domain for the apps that is \
+                 beside or below the portal's"
+            )
         })
     }
 }
@@ -120,7 +126,7 @@ fn is_domain(name: &str) -> bool {
     };
     let labels: Vec<&str> = name.split('.').collect();
     let is_address = labels.last().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
-    name.len() <= 200 && 2 <= labels.len() && labels.into_iter().all(label) && !is_address
+    name.len() <= 200 && labels.len() >= 2 && labels.into_iter().all(label) && !is_address
 }
 
 #[cfg(test)]
@@ -142,15 +148,15 @@ mod tests {
         assert_eq!(faults(|s| s.apps_domain = "apps.portal.example.org".to_owned()), "", "below the portal's");
         assert_eq!(faults(|s| s.apps_domain = "xportal.example.org".to_owned()), "");
         for (domain, word) in [
-            ("", "is the domain"),
+            ("", "must be the domain"),
             ("*.apps.example.org", "without `*.`"),
             ("apps.example.org:8443", "without a port"),
-            ("https://apps.example.org", "is the domain"),
-            ("apps..example.org", "is the domain"),
-            ("-apps.example.org", "is the domain"),
-            ("apps_x.example.org", "is the domain"),
-            ("apps", "is the domain"),
-            ("192.0.2.1", "is the domain"),
+            ("https://apps.example.org", "must be the domain"),
+            ("apps..example.org", "must be the domain"),
+            ("-apps.example.org", "must be the domain"),
+            ("apps_x.example.org", "must be the domain"),
+            ("apps", "must be the domain"),
+            ("192.0.2.1", "must be the domain"),
             ("portal.example.org", "the portal itself is at portal.example.org"),
             ("PORTAL.example.org", "the portal itself is at portal.example.org"),
             ("example.org", "the portal itself is at portal.example.org"),
@@ -165,10 +171,10 @@ mod tests {
 
     #[test]
     fn what_belongs_to_it() {
-        assert!(faults(|s| s.public_url = String::new()).contains("needs server.public_url"));
-        assert!(faults(|s| s.public_url = "http://portal.example.org".to_owned()).contains("needs HTTPS"));
+        assert!(faults(|s| s.public_url = String::new()).contains("requires server.public_url"));
+        assert!(faults(|s| s.public_url = "http://portal.example.org".to_owned()).contains("requires HTTPS"));
         assert!(faults(|s| s.apps_url = "https://a.example.org".to_owned()).contains("server.apps_url"));
-        assert!(faults(|s| s.apps = AppsMode::Port).contains("server.apps_domain: is for"));
+        assert!(faults(|s| s.apps = AppsMode::Port).contains("server.apps_domain: requires"));
         let local = |url: &str| {
             faults(|s| {
                 s.apps_domain = "apps.localhost".to_owned();

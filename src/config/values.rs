@@ -32,17 +32,17 @@ pub(super) fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> R
 }
 
 pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    number(deserializer, parse_size, "is a size like \"512M\", \"48GiB\"")
+    number(deserializer, parse_size, "must be a size like \"512M\" or \"48GiB\"")
 }
 
 pub(super) fn auto_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let or_auto = |text: &str| if text == "auto" { Some(0) } else { parse_size(text) };
-    let value = number(deserializer, or_auto, "is \"auto\" or a size like \"48GiB\"")?;
-    Ok(Some(value).filter(|value| 0 < *value))
+    let value = number(deserializer, or_auto, "must be \"auto\" or a size like \"48GiB\"")?;
+    Ok(Some(value).filter(|value| *value > 0))
 }
 
 pub(super) fn auto_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let or_auto = |text: &str| if text == "auto" { Some(0) } else { text.parse().ok() };
-    let value = number(deserializer, or_auto, "is \"auto\" or a number")?;
-    Ok(Some(value).filter(|value| 0 < *value))
+    let value = number(deserializer, or_auto, "must be \"auto\" or a number")?;
+    Ok(Some(value).filter(|value| *value > 0))
 }

@@ -30,18 +30,18 @@ pub(super) fn directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
                 fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
                 fs::symlink_metadata(path)
             };
-            make().map_err(doing(format!("making {}", path.display())))?
+            make().map_err(doing(format!("creating {}", path.display())))?
         }
-        Err(err) => return Err(doing(format!("looking at {}", path.display()))(err)),
+        Err(err) => return Err(doing(format!("reading the metadata of {}", path.display()))(err)),
     };
     let shown = path.display();
     if !facts.is_dir() {
-        return Err(Error::Refused(format!("{shown} is not a directory (a link is not followed)")));
+        return Err(Error::Refused(format!("{shown} is not a directory (symbolic links are not followed)")));
     }
     let is_unfinished = facts.uid() == 0 && rustix::process::geteuid().is_root() && is_empty(path)?;
     if facts.uid() != owner.uid && is_unfinished {
         std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid))
-            .map_err(doing(format!("handing over {shown}")))?;
+            .map_err(doing(format!("changing the owner of {shown}")))?;
     } else if facts.uid() != owner.uid {
         return Err(Error::Refused(format!(
             "{shown} belongs to uid {}, not to uid {}: if it is yours, run `chown {}:{} {shown}`",
@@ -54,7 +54,7 @@ pub(super) fn directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
     // More than was meant, for the group or others; write permission above all.
     if facts.mode() & 0o077 & !mode != 0 {
         return Err(Error::Refused(format!(
-            "others may enter or change {shown} (mode {:o}): run `chmod {mode:o} {shown}`",
+            "{shown} is accessible to other users (mode {:o}): run `chmod {mode:o} {shown}`",
             facts.mode() & 0o7777
         )));
     }
@@ -67,20 +67,20 @@ pub(super) fn directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
 }
 
 fn is_empty(path: &Path) -> Result<bool> {
-    let mut entries = fs::read_dir(path).map_err(doing(format!("looking into {}", path.display())))?;
+    let mut entries = fs::read_dir(path).map_err(doing(format!("listing {}", path.display())))?;
     Ok(entries.next().is_none())
 }
 
 /// Refuses a place for root's files where somebody else could exchange a directory.
 pub(super) fn check_ancestors(path: &Path) -> Result<()> {
     let parent = path.parent().unwrap_or(path);
-    let parent = fs::canonicalize(parent).map_err(doing(format!("looking for {}", parent.display())))?;
+    let parent = fs::canonicalize(parent).map_err(doing(format!("resolving {}", parent.display())))?;
     for ancestor in parent.ancestors() {
-        let facts = fs::metadata(ancestor).map_err(doing(format!("looking at {}", ancestor.display())))?;
+        let facts = fs::metadata(ancestor).map_err(doing(format!("reading the metadata of {}", ancestor.display())))?;
         let is_sticky = facts.mode() & 0o1000 != 0;
         if facts.uid() != 0 || (facts.mode() & 0o022 != 0 && !is_sticky) {
             return Err(Error::Refused(format!(
-                "{} can be changed by others than root, and {} is inside: choose another data directory",
+                "{} can be changed by users other than root, and {} is inside it: choose another data directory",
                 ancestor.display(),
                 path.display()
             )));
@@ -101,16 +101,17 @@ pub(super) fn check_secrets(private: &Path) -> Result<()> {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
             Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
-            Err(err) => return Err(doing(format!("looking into {}", directory.display()))(err)),
+            Err(err) => return Err(doing(format!("listing {}", directory.display()))(err)),
         };
         for entry in entries {
-            let path = entry.map_err(doing("looking at the keys"))?.path();
+            let path = entry.map_err(doing("reading the keys"))?.path();
             let Ok(facts) = fs::symlink_metadata(&path) else { continue };
             let is_secret = path.starts_with(private.join("keys")) || names_secret(&path);
             if is_secret && facts.is_file() && facts.mode() & 0o077 != 0 {
                 let shown = path.display();
                 return Err(Error::Refused(format!(
-                    "others may read {shown} (mode {:o}): run `chmod 600 {shown}`, and think about replacing it",
+                    "{shown} is readable by other users (mode {:o}): run `chmod 600 {shown}`, and consider replacing \
+                     it",
                     facts.mode() & 0o7777
                 )));
             }

@@ -27,11 +27,11 @@ pub struct Paths {
 }
 
 /// What the service user keeps in `shared/`.
-pub const SERVICE_DIRECTORIES: [&str; 4] = ["apps", "environments", "templates", "trainer"];
+pub const SERVICE_DIRECTORIES: [&str; 5] = ["apps", "environments", "images", "templates", "trainer"];
 
 /// What of the process's surroundings decides where things lie; read by `config`.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct ProcessEnvironment {
     pub uid: u32,
     /// `--data` or `LYCEUM_DATA`.
     pub data: Option<PathBuf>,
@@ -44,8 +44,8 @@ pub struct Surroundings {
 const MAX_RUN: usize = 40;
 
 /// Decides where everything lies.
-pub fn layout(surroundings: &Surroundings) -> Result<Paths> {
-    let Surroundings { uid, data, home, xdg_data_home, xdg_runtime_dir } = surroundings;
+pub fn layout(surroundings: &ProcessEnvironment) -> Result<Paths> {
+    let ProcessEnvironment { uid, data, home, xdg_data_home, xdg_runtime_dir } = surroundings;
     let absolute = |path: &Option<PathBuf>| path.clone().filter(|path| path.is_absolute());
     let data = match data {
         Some(data) if data.is_absolute() => data.clone(),
@@ -53,7 +53,7 @@ pub fn layout(surroundings: &Surroundings) -> Result<Paths> {
         None if *uid == 0 => PathBuf::from("/var/lib/lyceum"),
         None => absolute(xdg_data_home)
             .or_else(|| Some(absolute(home)?.join(".local/share")))
-            .ok_or_else(|| Error::Refused("no home directory is known: say --data DIR".to_owned()))?
+            .ok_or_else(|| Error::Refused("the home directory is unknown: use --data DIR".to_owned()))?
             .join("lyceum"),
     };
     let digest = Sha256::digest(data.as_os_str().as_encoded_bytes());
@@ -105,36 +105,38 @@ mod tests {
 
     use super::*;
 
-    fn user() -> Surroundings {
-        Surroundings { uid: 1000, home: Some("/home/ada".into()), ..Surroundings::default() }
+    fn user() -> ProcessEnvironment {
+        ProcessEnvironment { uid: 1000, home: Some("/home/ada".into()), ..ProcessEnvironment::default() }
     }
 
     #[test]
     fn root_has_fixed_places() {
-        let paths = layout(&Surroundings { xdg_data_home: Some("/x".into()), ..Surroundings::default() }).unwrap();
+        let paths =
+            layout(&ProcessEnvironment { xdg_data_home: Some("/x".into()), ..ProcessEnvironment::default() }).unwrap();
         assert_eq!(paths.private, Path::new("/var/lib/lyceum/private"));
         assert_eq!(paths.bin, Path::new("/var/lib/lyceum/shared/bin"));
         assert_eq!(paths.run, Path::new("/run/lyceum").join(&paths.instance));
         assert_eq!(paths.instance.len(), 8);
-        let other = layout(&Surroundings { data: Some("/srv/second".into()), ..Surroundings::default() }).unwrap();
+        let other =
+            layout(&ProcessEnvironment { data: Some("/srv/second".into()), ..ProcessEnvironment::default() }).unwrap();
         assert_ne!(other.instance, paths.instance, "two portals keep apart");
     }
 
     #[test]
     fn users_have_the_xdg_places() {
         assert_eq!(layout(&user()).unwrap().data, Path::new("/home/ada/.local/share/lyceum"));
-        let xdg = Surroundings { xdg_data_home: Some("/data/ada".into()), ..user() };
+        let xdg = ProcessEnvironment { xdg_data_home: Some("/data/ada".into()), ..user() };
         assert_eq!(layout(&xdg).unwrap().data, Path::new("/data/ada/lyceum"));
-        let relative = Surroundings { xdg_data_home: Some("data".into()), ..user() };
+        let relative = ProcessEnvironment { xdg_data_home: Some("data".into()), ..user() };
         assert_eq!(layout(&relative).unwrap().data, Path::new("/home/ada/.local/share/lyceum"), "as XDG demands");
-        assert!(layout(&Surroundings { home: None, ..user() }).is_err());
-        assert!(layout(&Surroundings { data: Some("here".into()), ..user() }).is_err());
+        assert!(layout(&ProcessEnvironment { home: None, ..user() }).is_err());
+        assert!(layout(&ProcessEnvironment { data: Some("here".into()), ..user() }).is_err());
     }
 
     #[test]
     fn run_directories_are_short() {
         let run = |runtime: Option<&str>, uid| {
-            let surroundings = Surroundings { uid, xdg_runtime_dir: runtime.map(PathBuf::from), ..user() };
+            let surroundings = ProcessEnvironment { uid, xdg_runtime_dir: runtime.map(PathBuf::from), ..user() };
             let paths = layout(&surroundings).unwrap();
             paths.run.to_str().unwrap().replace(&paths.instance, "I")
         };

@@ -36,7 +36,7 @@ use crate::{
 };
 
 pub use helper::{Error, Result};
-pub use layout::{LINGERING, Paths, SERVICE_DIRECTORIES, Surroundings, ends_with_login, layout};
+pub use layout::{LINGERING, Paths, ProcessEnvironment, SERVICE_DIRECTORIES, ends_with_login, layout};
 
 /// What the configuration says about starting.
 #[derive(Clone, Debug)]
@@ -88,8 +88,8 @@ pub fn prepare(paths: &Paths, settings: &Settings) -> Result<Started> {
 fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
     if settings.sudo.is_some() {
         return Err(Error::Refused(
-            "accounts.sudo is for a portal that root does not start: take it out, or start the portal as its service \
-             account"
+            "accounts.sudo requires a portal that is not started by root: remove it, or start the portal as its \
+             service account"
                 .to_owned(),
         ));
     }
@@ -127,14 +127,14 @@ fn prepare_user(paths: &Paths, settings: &Settings) -> Result<Started> {
     if let Some(niceness) = inherited::lasting_niceness() {
         tracing::warn!(
             niceness,
-            "sessions and jobs keep the niceness that the portal was started with; only root can lower it"
+            "niceness of sessions and jobs not reset: only root can lower it; they inherit the portal's"
         );
     }
     let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     // With sudo people make their run directories themselves: each gets the group of `run`, and nobody sees others'
     // there or removes them.
     let (shown, run) = if settings.sudo.is_some() { (0o755, 0o3733) } else { (0o700, 0o700) };
-    fs::create_dir_all(paths.data.parent().unwrap_or(&paths.data)).map_err(doing("making the data directory"))?;
+    fs::create_dir_all(paths.data.parent().unwrap_or(&paths.data)).map_err(doing("creating the data directory"))?;
     for (path, mode) in [
         (&paths.data, shown),
         (&paths.private, 0o700),
@@ -186,9 +186,9 @@ fn helper_config(
 
 /// Starts the helper with one end of a socket pair as its standard input.
 fn start_helper(config: &helper::Config) -> Result<(UnixStream, Child)> {
-    let (ours, theirs) = UnixStream::pair().map_err(doing("making the helper's socket"))?;
+    let (ours, theirs) = UnixStream::pair().map_err(doing("creating the helper's socket"))?;
     let argument = serde_json::to_string(config)
-        .map_err(|err| Error::Refused(format!("the paths are not fit for the helper: {err}")))?;
+        .map_err(|err| Error::Refused(format!("the paths are invalid for the helper: {err}")))?;
     let child = Command::new(&config.own_binary)
         .args(["helper", &argument])
         .env_clear()
@@ -207,7 +207,7 @@ fn service_user(name: &str, data: &Path) -> Result<Identity> {
         return Err(Error::Refused(format!("{name:?} is not the name of a Unix account")));
     }
     let missing = nix::unistd::User::from_name(name)
-        .map_err(|err| doing(format!("asking the name service for `{name}`"))(err.into()))?
+        .map_err(|err| doing(format!("looking up `{name}` in the name service"))(err.into()))?
         .is_none();
     if missing {
         let output = Command::new("useradd")
@@ -222,7 +222,7 @@ fn service_user(name: &str, data: &Path) -> Result<Identity> {
             .map_err(doing("running useradd (is it installed?)"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Error::Busy(format!("the service user `{name}` could not be made: {}", said.trim())));
+            return Err(Error::Busy(format!("the service user `{name}` could not be created: {}", said.trim())));
         }
     }
     let service = Identity::facts(name)?;
@@ -259,5 +259,5 @@ fn copy_binary(own_binary: &Path, bin: &Path) -> Result<PathBuf> {
         fs::rename(&draft, &target)?;
         Ok(target)
     };
-    copy().map_err(doing(format!("copying our program to {}", bin.display())))
+    copy().map_err(doing(format!("copying the program to {}", bin.display())))
 }

@@ -19,8 +19,16 @@ pub(super) fn files<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
     get(file).layer(CompressionLayer::new())
 }
 
+/// `GET /favicon.ico`, which browsers ask for by themselves on pages without a link to an icon.
+pub(super) fn icon<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
+    get(async |uri: Uri, headers: HeaderMap| answer("favicon.svg", &uri, &headers))
+}
+
 async fn file(params: RawPathParams, uri: Uri, headers: HeaderMap) -> Result<Response> {
-    let path = params.iter().next().map_or("", |(_, path)| path);
+    answer(params.iter().next().map_or("", |(_, path)| path), &uri, &headers)
+}
+
+fn answer(path: &str, uri: &Uri, headers: &HeaderMap) -> Result<Response> {
     let file = static_file(path).ok_or_else(Error::not_found)?;
     let named_by_hash = uri.query() == Some(format!("v={}", file.hash).as_str());
     // Weak: the compressed answer and the plain one are the same file.

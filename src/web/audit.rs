@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use axum::{
     Json as Answer,
-    body::Body,
     extract::State,
     http::{HeaderMap, header},
     response::{IntoResponse, Response},
 };
-use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -32,10 +30,10 @@ const PAGE: i64 = 50;
 /// So many rows are read at once for a table.
 const STEP: i64 = 500;
 
-/// A row of the audit log.
+/// An entry of the audit log.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditRow {
-    /// 1, 2, 3 … without a gap, in the order of the changes.
+    /// 1, 2, 3 … without gaps, in the order of the changes.
     number: i64,
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
@@ -43,13 +41,13 @@ pub struct AuditRow {
     actor: String,
     /// `sign_in`, `token.make`, `session.stop` …
     action: String,
-    /// What it was done to: a user's name, or the id of a session or token.
+    /// The object of the action: a user's name, or the id of a session or token.
     subject: String,
     detail: String,
-    /// Of the request that asked for it; both are empty where none did.
+    /// The client address of the request. Empty, like `request_id`, if there was no request.
     address: String,
     request_id: String,
-    /// SHA-256 over the hash of the row before and this row's fields, in hexadecimal.
+    /// SHA-256 of the previous entry's hash and this entry's fields, in hexadecimal.
     hash: String,
 }
 
@@ -64,12 +62,13 @@ impl From<Audit> for AuditRow {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct AuditQuery {
-    /// At most so many rows, 1 to 500.
+    /// Maximum number of entries to return, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// This and the three below: a whole name, in any case; where no row has it, how it begins.
+    /// Matches `actor`, ignoring case. Matches its beginning if no entry matches exactly. `action`, `subject` and
+    /// `address` work in the same way.
     #[param(required = false)]
     actor: String,
     #[param(required = false)]
@@ -78,23 +77,24 @@ pub struct AuditQuery {
     subject: String,
     #[param(required = false)]
     address: String,
+    /// Only entries at or after this time.
     #[param(value_type = Option<String>, format = DateTime)]
     from: Option<Timestamp>,
-    /// Rows of this moment are no longer meant.
+    /// Only entries before this time.
     #[param(value_type = Option<String>, format = DateTime)]
     to: Option<Timestamp>,
 }
 
 /// Where a page ends: the last row's moment and number.
-struct Place(Timestamp, i64);
+struct AuditCursor(Timestamp, i64);
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for AuditCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.0.0, self.1)
     }
 }
 
-impl std::str::FromStr for Place {
+impl std::str::FromStr for AuditCursor {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -103,14 +103,16 @@ impl std::str::FromStr for Place {
     }
 }
 
-/// The audit log, the latest row first; with `Accept: text/csv` all rows of the filter as a table.
+/// Returns the audit log, latest entry first.
+///
+/// With `Accept: text/csv`, returns all matching entries as a table.
 #[utoipa::path(
     get, path = "/audit", tag = "audit", params(AuditQuery),
     responses(
         (status = 200, content((Listed<AuditRow> = "application/json"), (String = "text/csv"))),
         (status = 401, description = "Not signed in", body = Problem),
         (status = 403, description = "Not an administrator", body = Problem),
-        (status = 422, description = "A parameter cannot be accepted", body = Problem),
+        (status = 422, description = "A parameter is invalid", body = Problem),
     )
 )]
 pub async fn list(
@@ -122,13 +124,13 @@ pub async fn list(
     let AuditQuery { limit, cursor, actor, action, subject, address, from, to } = parameters;
     let paging = Paging::new(limit, cursor);
     let limit = paging.limit()?;
-    let before = paging.after::<Place>()?.map(|Place(at, number)| (at, number));
+    let before = paging.after::<AuditCursor>()?.map(|AuditCursor(at, number)| (at, number));
     let filter = Filter { actor, action, subject, address, from, to, before, limit: limit + 1 };
     if wants_csv(&headers) {
         return Ok(table(portal, filter));
     }
     let rows = portal.db.find_audit(&filter).await?.into_iter().map(AuditRow::from).collect();
-    Ok(Answer(Listed::new(rows, limit, |row| Place(row.at, row.number))).into_response())
+    Ok(Answer(Listed::new(rows, limit, |row| AuditCursor(row.at, row.number))).into_response())
 }
 
 /// Whether a table is wanted rather than JSON.
@@ -140,7 +142,7 @@ pub(super) fn wants_csv(headers: &HeaderMap) -> bool {
 /// What the page's form asks for. Days are whole and in UTC.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Visit {
+pub(super) struct PageParams {
     actor: String,
     action: String,
     subject: String,
@@ -153,7 +155,7 @@ pub(super) struct Visit {
 pub(super) async fn page(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let asked = visit.form();
     let layout = portal.layout_of(&admin.0, Nav::Administration);
@@ -169,7 +171,7 @@ pub(super) async fn page(
     };
     let now = portal.clock.now();
     let rows = portal.db.find_audit(&Filter { limit: PAGE + 1, ..filter }).await?;
-    let page = Listed::new(rows, PAGE, |row| Place(row.at, row.number));
+    let page = Listed::new(rows, PAGE, |row| AuditCursor(row.at, row.number));
     let query = asked.query();
     let view = AuditPage {
         layout,
@@ -186,13 +188,13 @@ pub(super) async fn page(
 pub(super) async fn download(
     _: Admin,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let filter = visit.filter()?;
     Ok(table(portal, filter))
 }
 
-impl Visit {
+impl PageParams {
     fn form(&self) -> AuditFilter {
         let Self { actor, action, subject, address, from, to, .. } = self.clone();
         AuditFilter { actor, action, subject, address, from, to }
@@ -203,7 +205,7 @@ impl Visit {
         let mut day = |field: &str, text: &str, days: i64| {
             let begin = day_begins(text).map(|at| at.plus_seconds(days * 86_400));
             if begin.is_none() && !text.is_empty() {
-                faults.push(FieldError::new(field, "invalid_value", "Write a day as 2030-01-31."));
+                faults.push(FieldError::new(field, "invalid_value", "Enter a date, as in 2030-01-31."));
             }
             begin
         };
@@ -211,7 +213,7 @@ impl Visit {
         if !faults.is_empty() {
             return Err(Error::invalid(faults));
         }
-        let before = Paging::new(None, self.cursor).after::<Place>()?.map(|Place(at, number)| (at, number));
+        let before = Paging::new(None, self.cursor).after::<AuditCursor>()?.map(|AuditCursor(at, number)| (at, number));
         let [actor, action, subject, address] =
             [self.actor, self.action, self.subject, self.address].map(|text| text.trim().to_owned());
         Ok(Filter { actor, action, subject, address, from, to, before, limit: PAGE })
@@ -241,33 +243,17 @@ fn line(row: Audit, now: Timestamp) -> AuditLine {
 
 const COLUMNS: [&str; 9] = ["number", "at", "actor", "action", "subject", "detail", "address", "request_id", "hash"];
 
-/// All rows of a filter as a stream, however many: none of it is gathered here.
+/// Streams all rows of a filter.
 fn table(portal: Arc<Portal>, filter: Filter) -> Response {
-    let head = csv::line(COLUMNS);
-    let start = (portal, Some(Filter { limit: STEP, ..filter }), head);
-    let rows = stream::unfold(start, async |(portal, filter, mut text)| {
-        let filter = filter?;
-        if portal.stopping.is_cancelled() {
-            return None;
-        }
-        match portal.db.find_audit(&filter).await {
-            Err(err) => Some((Err(err), (portal, None, String::new()))),
-            Ok(rows) => {
-                let next = rows.last().map(|last| Filter { before: Some((last.at, last.number)), ..filter });
-                for row in rows {
-                    let (number, at) = (row.number.to_string(), row.at.to_string());
-                    let (who, what) = ([&row.actor, &row.action, &row.subject], [&row.detail, &row.address]);
-                    text += &csv::line(
-                        [&number, &at].into_iter().chain(who).chain(what).chain([&row.request_id, &row.hash]),
-                    );
-                }
-                Some((Ok(text), (portal, next, String::new())))
-            }
-        }
-    });
-    let headers = [
-        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
-        (header::CONTENT_DISPOSITION, "attachment; filename=\"audit.csv\""),
-    ];
-    (headers, Body::from_stream(rows)).into_response()
+    let first = Filter { limit: STEP, ..filter };
+    csv::download(portal, "audit", csv::line(COLUMNS), first, async |portal, filter| {
+        let rows = portal.db.find_audit(&filter).await?;
+        let next = rows.last().map(|last| Filter { before: Some((last.at, last.number)), ..filter });
+        let lines = rows.iter().map(|row| {
+            let (number, at) = (row.number.to_string(), row.at.to_string());
+            let (who, what) = ([&row.actor, &row.action, &row.subject], [&row.detail, &row.address]);
+            csv::line([&number, &at].into_iter().chain(who).chain(what).chain([&row.request_id, &row.hash]))
+        });
+        Ok((lines.collect(), next))
+    })
 }

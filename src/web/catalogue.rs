@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::{Portal, error::Result, extract::CurrentUser, paging::Listed};
 use crate::{environments::State as Building, model::Resources};
 
-/// A named size.
+/// A named size for sessions and jobs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Profile)]
 pub struct ProfileView {
@@ -18,11 +18,11 @@ pub struct ProfileView {
     pub title: String,
     pub resources: Resources,
     pub duration_seconds: i64,
-    /// How many of this size fit into what is free now.
+    /// How many sessions of this size fit into the free resources now.
     pub free: i64,
 }
 
-/// Software that a workload can run in.
+/// A software environment for sessions and jobs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Environment)]
 pub struct EnvironmentView {
@@ -31,12 +31,13 @@ pub struct EnvironmentView {
     pub python_version: Option<String>,
     /// `building`, `ready`, `failed` or `missing`.
     pub state: &'static str,
-    /// While it is being built.
+    /// The progress while it is being built.
     pub percent: Option<u8>,
-    /// What is being done, or what went wrong and the command that mends it.
+    /// The current step, or what went wrong and the command that fixes it.
     pub detail: Option<String>,
 }
 
+/// Lists the named sizes.
 #[utoipa::path(get, path = "/profiles", tag = "catalogue", responses((status = 200, body = Listed<ProfileView>)))]
 pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<Listed<ProfileView>>> {
     let standing = portal.sessions.standing(user.id()).await?;
@@ -61,16 +62,17 @@ pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> R
     Ok(axum::Json(Listed { items, next_cursor: None }))
 }
 
-/// A piece of the site's software that can be loaded.
+/// An environment module that can be loaded.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Module)]
 pub struct ModuleView {
     pub name: String,
     pub description: String,
-    /// What to ask for: names with versions.
+    /// Names with versions, as requests use them.
     pub versions: Vec<String>,
 }
 
+/// Lists the environment modules of the site.
 #[utoipa::path(get, path = "/modules", tag = "catalogue", responses((status = 200, body = Listed<ModuleView>)))]
 pub async fn modules(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum::Json<Listed<ModuleView>> {
     let known = portal.sessions.environments.modules().list();
@@ -82,6 +84,7 @@ pub async fn modules(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum:
     axum::Json(Listed { items: known.iter().map(view).collect(), next_cursor: None })
 }
 
+/// Lists the software environments.
 #[utoipa::path(get, path = "/environments", tag = "catalogue",
     responses((status = 200, body = Listed<EnvironmentView>)))]
 pub async fn environments(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum::Json<Listed<EnvironmentView>> {
@@ -89,7 +92,7 @@ pub async fn environments(_: CurrentUser, State(portal): State<Arc<Portal>>) -> 
         let (state, percent, detail) = match environment.state {
             Building::Building { percent, step, .. } => ("building", Some(percent), Some(step)),
             Building::Ready { .. } => ("ready", None, None),
-            Building::Failed { what, command, .. } => ("failed", None, Some(format!("{what} To mend it: {command}"))),
+            Building::Failed { what, command, .. } => ("failed", None, Some(format!("{what} To fix it: {command}"))),
             Building::Missing => ("missing", None, None),
         };
         EnvironmentView {

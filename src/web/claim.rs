@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// Groups in one header, and letters of one's name or of what is shown of somebody.
-const MOST_GROUPS: usize = 1000;
-const LONGEST: usize = 256;
+const MAX_GROUPS: usize = 1000;
+const MAX_LENGTH: usize = 256;
 
 /// What a request's headers say of who sent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,12 +73,12 @@ pub(super) fn take(portal: &Portal, request: &mut Request) -> Claimed {
     match sent.judge(&header.settings, peer) {
         Ok(claimed) => {
             if let Claimed::Unusable(because) = &claimed {
-                tracing::warn!(%peer, because, "the reverse proxy's sign-in headers are unusable");
+                tracing::warn!(%peer, because, "invalid sign-in headers from the reverse proxy");
             }
             claimed
         }
         Err(because) => {
-            tracing::warn!(%peer, because, "sign-in headers from somebody who is no trusted proxy were dropped");
+            tracing::warn!(%peer, because, "sign-in headers dropped: sender is not a trusted proxy");
             Claimed::Nothing
         }
     }
@@ -111,8 +111,8 @@ impl Sent {
                 }
                 headers.remove(&spelling);
             }
-            if 1 < count {
-                sent.doubtful = Some(format!("`{name}` came {count} times"));
+            if count > 1 {
+                sent.doubtful = Some(format!("`{name}` was sent {count} times"));
             }
         }
         sent
@@ -128,14 +128,14 @@ impl Sent {
             return Ok(Claimed::Nothing);
         }
         if !settings.trusts(peer) {
-            return Err("the address is none of auth.header.proxies");
+            return Err("the address is not in auth.header.proxies");
         }
         if let Some(doubtful) = self.doubtful {
             return Ok(Claimed::Unusable(doubtful));
         }
         match self.value("secret_header").map(str::from_utf8) {
             Some(Ok(secret)) if settings.is_secret(secret) => {}
-            Some(_) => return Err("the secret is another one"),
+            Some(_) => return Err("the secret does not match"),
             None => return Err("the secret is missing"),
         }
         // A proxy that lets strangers in for some paths names nobody.
@@ -148,7 +148,7 @@ impl Sent {
 
     fn claim(&self, settings: &Settings, name: &[u8]) -> Result<Claim, String> {
         let told = |value: &[u8]| String::from_utf8_lossy(value).chars().take(64).collect::<String>();
-        let name = text(name).ok_or_else(|| format!("`{}` is no name", told(name).escape_debug()))?;
+        let name = text(name).ok_or_else(|| format!("`{}` is not a valid user name", told(name).escape_debug()))?;
         let bare = match name.rsplit_once('@') {
             Some((bare, domain)) if !settings.domain.is_empty() && domain.eq_ignore_ascii_case(&settings.domain) => {
                 bare
@@ -162,7 +162,7 @@ impl Sent {
         let shown = |key| self.value(key).and_then(text).map(str::trim).unwrap_or_default().to_owned();
         let groups = match self.value("groups") {
             None => Vec::new(),
-            Some(list) => groups(list).ok_or_else(|| "the list of groups is no list of words".to_owned())?,
+            Some(list) => groups(list).ok_or_else(|| "the list of groups is not valid".to_owned())?,
         };
         Ok(Claim {
             name,
@@ -176,14 +176,14 @@ impl Sent {
 /// Short text without control characters.
 fn text(value: &[u8]) -> Option<&str> {
     let text = str::from_utf8(value).ok()?;
-    (text.chars().count() <= LONGEST && !text.contains(char::is_control)).then_some(text)
+    (text.chars().count() <= MAX_LENGTH && !text.contains(char::is_control)).then_some(text)
 }
 
 /// Names between commas or semicolons.
 fn groups(list: &[u8]) -> Option<Vec<String>> {
     let names = str::from_utf8(list).ok()?.split([',', ';']).map(str::trim).filter(|name| !name.is_empty());
     let names: Vec<String> = names.map(str::to_owned).collect();
-    (names.len() <= MOST_GROUPS && names.iter().all(|name| text(name.as_bytes()).is_some())).then_some(names)
+    (names.len() <= MAX_GROUPS && names.iter().all(|name| text(name.as_bytes()).is_some())).then_some(names)
 }
 
 /// Whether two names are one but for case and for `-` and `_`.

@@ -36,13 +36,13 @@ pub struct WebConfig {
 }
 
 /// What Slurm is told of limits.
-const MIRRORED: &str = "GPUs, cores and memory are limited in Slurm too, for the groups that have an account there: \
-                        what somebody hands in on a shell is bound alike. Everything else binds through the portal alone: \
-                        sessions and jobs at once, durations, hours, and the cluster’s totals.";
+const MIRRORED: &str = "For groups that have an account in Slurm, Slurm also enforces the limits on GPUs, cores and \
+                        memory. They then also apply to jobs submitted from a shell. Only the portal enforces all \
+                        other limits: concurrent sessions and jobs, durations, hours, and the cluster’s totals.";
 
-const READ: &str = "Slurm keeps the limits of GPUs, cores, memory, jobs and durations: they are shown as Slurm has them, and \
-                    changed there, with sacctmgr. What Slurm has no word for is the portal’s, and is changed by \
-                    ‘lyceum admin quota set’ on its machine.";
+const READ: &str = "Slurm manages the limits on GPUs, cores, memory, jobs and durations. They are shown as set in \
+                    Slurm; change them there with sacctmgr. The portal manages the limits that Slurm does not have; \
+                    change them with ‘lyceum admin quota set’ on the portal’s machine.";
 
 /// Where apps are reached by browsers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,54 @@
 //! Tables as RFC 4180 has them, for spreadsheets: every cell is quoted, and one that a
-//! spreadsheet would take for a formula has an apostrophe before it.
+//! spreadsheet would take for a formula has an apostrophe before it. A long table is streamed page
+//! by page, so that it needs no more memory than a page.
+
+use std::{future::Future, sync::Arc};
+
+use axum::{
+    BoxError,
+    body::Body,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use futures_util::stream;
+use tokio::sync::Semaphore;
+
+use super::Portal;
 
 /// What begins a formula somewhere, the wide forms of East Asian keyboards included.
 const FORMULA: [char; 12] = ['=', '+', '-', '@', '\t', '\r', '\n', '|', '＝', '＋', '－', '＠'];
+
+/// Pages of all downloads that are read from the database at the same time. The other connections stay free for
+/// requests that are answered at once.
+static TURNS: Semaphore = Semaphore::const_new(2);
+
+/// Answers with a table as a file, streamed: `page` returns the lines of the page at a place, and the place of the next.
+pub(super) fn download<P, F, Page>(portal: Arc<Portal>, name: &str, head: String, first: P, page: F) -> Response
+where
+    P: Send + 'static,
+    F: Fn(Arc<Portal>, P) -> Page + Send + 'static,
+    Page: Future<Output = Result<(String, Option<P>), BoxError>> + Send,
+{
+    let pages = stream::unfold((portal, page, Some(first), head), async |(portal, page, place, head)| {
+        let place = place?;
+        if portal.stopping.is_cancelled() {
+            return None;
+        }
+        let read = {
+            let _turn = TURNS.acquire().await;
+            page(portal.clone(), place).await
+        };
+        Some(match read {
+            Ok((lines, next)) => (Ok(head + &lines), (portal, page, next, String::new())),
+            Err(err) => (Err(err), (portal, page, None, String::new())),
+        })
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}.csv\"")),
+    ];
+    (headers, Body::from_stream(pages)).into_response()
+}
 
 /// One line, with its end.
 pub(super) fn line<S: AsRef<str>>(cells: impl IntoIterator<Item = S>) -> String {

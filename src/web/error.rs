@@ -59,29 +59,25 @@ pub enum Kind {
 impl Kind {
     const fn facts(self) -> (StatusCode, &'static str, &'static str) {
         match self {
-            Self::Malformed => (StatusCode::BAD_REQUEST, "malformed", "The request cannot be read"),
+            Self::Malformed => (StatusCode::BAD_REQUEST, "malformed", "Malformed request"),
             Self::NotSignedIn => (StatusCode::UNAUTHORIZED, "not-signed-in", "Not signed in"),
             Self::Forbidden => (StatusCode::FORBIDDEN, "forbidden", "Not allowed"),
             Self::NotSameOrigin => {
                 (StatusCode::FORBIDDEN, "not-same-origin", "The request did not come from the portal's own pages")
             }
             Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found"),
-            Self::MethodNotAllowed => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "This address does not take that method")
-            }
-            Self::Conflict => (StatusCode::CONFLICT, "conflict", "It does not fit how things are now"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed"),
+            Self::Conflict => (StatusCode::CONFLICT, "conflict", "Conflict with the current state"),
             Self::OverQuota => (StatusCode::CONFLICT, "over-quota", "Over your quota"),
-            Self::Ended => (StatusCode::GONE, "ended", "It has ended"),
-            Self::Stale => (StatusCode::PRECONDITION_FAILED, "stale", "It was changed in the meantime"),
+            Self::Ended => (StatusCode::GONE, "ended", "The session has ended"),
+            Self::Stale => (StatusCode::PRECONDITION_FAILED, "stale", "Changed by another request"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The request is too large"),
-            Self::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, "unsatisfiable", "There is no such part of it"),
-            Self::InvalidFields => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "invalid-fields", "Some fields cannot be accepted")
-            }
-            Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "too-many-requests", "Too many attempts"),
-            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "A fault in the portal"),
-            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not available right now"),
-            Self::Maintenance => (StatusCode::SERVICE_UNAVAILABLE, "maintenance", "Nothing starts during maintenance"),
+            Self::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, "unsatisfiable", "Range not satisfiable"),
+            Self::InvalidFields => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-fields", "Some fields are invalid"),
+            Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "too-many-requests", "Too many requests"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error"),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Temporarily unavailable"),
+            Self::Maintenance => (StatusCode::SERVICE_UNAVAILABLE, "maintenance", "No starts during maintenance"),
         }
     }
 
@@ -98,16 +94,19 @@ impl Kind {
     }
 }
 
-/// The body of an answer that is no success: RFC 9457.
+/// A problem document (RFC 9457): the body of each response that reports an error.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Problem {
-    /// `/problems/{kind}`, a page that explains.
+    /// `/problems/{kind}`, the address of a page that explains this kind of problem.
     #[serde(rename = "type")]
     pub kind: String,
+    /// The name of this kind of problem.
     pub title: String,
+    /// The HTTP status code.
     pub status: u16,
+    /// What happened and what to do, in one or two sentences.
     pub detail: String,
-    /// The request's id, as the log has it.
+    /// The request id, as in the log.
     pub instance: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
@@ -148,8 +147,8 @@ impl Error {
     }
 
     pub fn not_same_origin() -> Self {
-        let detail = "A change needs proof that one of the portal's pages asked for it: load the page anew and try again. \
-                      Programs use a token, which needs no such proof.";
+        let detail = "A change must come from one of the portal's own pages, and the proof of that is missing. Reload \
+                      the page and try again. Programs can use a token, which needs no such proof.";
         Self::new(Kind::NotSameOrigin, detail)
     }
 
@@ -169,11 +168,11 @@ impl Error {
 
     /// There is no such thing, or it is not theirs: nobody can tell which.
     pub fn not_found() -> Self {
-        Self::new(Kind::NotFound, "There is no such thing, or it is not yours.")
+        Self::new(Kind::NotFound, "This does not exist, or it is not yours.")
     }
 
     pub fn method_not_allowed() -> Self {
-        Self::new(Kind::MethodNotAllowed, "This address exists, but answers to other methods.")
+        Self::new(Kind::MethodNotAllowed, "This address exists, but it does not support this method.")
     }
 
     pub fn conflict(detail: impl Into<String>) -> Self {
@@ -190,16 +189,19 @@ impl Error {
     }
 
     pub fn stale() -> Self {
-        Self::new(Kind::Stale, "It was changed in the meantime: read it again and repeat your change.")
+        Self::new(Kind::Stale, "Another request changed this in the meantime. Reload it and repeat your change.")
     }
 
     pub fn too_large(limit: usize) -> Self {
-        Self::new(Kind::TooLarge, format!("A request's body has at most {limit} bytes here."))
+        Self::new(
+            Kind::TooLarge,
+            format!("The request body is larger than {limit} bytes, the maximum for this address."),
+        )
     }
 
     pub fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
-            [] => "A field cannot be accepted.".to_owned(),
+            [] => "A field is invalid.".to_owned(),
             [one] => format!("{}: {}", one.field, one.message),
             [first, rest @ ..] => format!("{}: {} (and {} more)", first.field, first.message, rest.len()),
         };
@@ -227,8 +229,8 @@ impl Error {
 
     /// A fault of ours: the source goes to the log and nowhere else.
     pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let detail = "Something went wrong here, and it was written to the log. \
-                      Try again; if it stays, tell an administrator the request id.";
+        let detail = "An internal error occurred and was logged. Try again. If it persists, give an administrator the \
+                      request id.";
         Self::with(Kind::Internal, detail, |fault| fault.source = Some(source.into()))
     }
 
@@ -248,12 +250,12 @@ impl Error {
     pub(super) fn of_status(status: StatusCode) -> Option<Self> {
         Some(match status {
             StatusCode::UNAUTHORIZED => Self::unauthenticated(),
-            StatusCode::FORBIDDEN => Self::forbidden("You may not do this."),
+            StatusCode::FORBIDDEN => Self::forbidden("You are not allowed to do this."),
             StatusCode::NOT_FOUND => Self::not_found(),
             StatusCode::METHOD_NOT_ALLOWED => Self::method_not_allowed(),
             StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(super::BODY_LIMIT),
-            status if status.is_client_error() => Self::malformed("The request cannot be read."),
-            status if status.is_server_error() => Self::internal(format!("an answer of status {status}")),
+            status if status.is_client_error() => Self::malformed("The request is malformed."),
+            status if status.is_server_error() => Self::internal(format!("a response with status {status}")),
             _ => return None,
         })
     }
@@ -270,7 +272,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether somebody can mend it in the form that they sent, which is shown again with it.
+    /// Whether users can fix it in the form that they sent, which is shown again with the error.
     pub fn is_for_the_form(&self) -> bool {
         matches!(self.0.kind, Kind::InvalidFields | Kind::OverQuota | Kind::Conflict | Kind::Maintenance)
     }
@@ -310,14 +312,14 @@ impl Error {
     pub(super) fn log(&self, request_id: &str) {
         let kind = self.0.kind.slug();
         if self.0.kind == Kind::Internal || self.0.source.is_some() {
-            tracing::error!(request_id, kind, cause = %self, "a request failed");
+            tracing::error!(request_id, kind, cause = %self, "request failed");
         } else {
             // The name of a field that we do not know is the client's own words too.
             let name =
                 |error: &FieldError| if error.code == "unknown_field" { String::new() } else { error.field.clone() };
             let fields: Vec<String> =
                 self.0.errors.iter().map(|error| format!("{} {}", name(error), error.code)).collect();
-            tracing::debug!(request_id, kind, ?fields, "a request was refused");
+            tracing::debug!(request_id, kind, ?fields, "request rejected");
         }
     }
 

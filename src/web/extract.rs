@@ -18,12 +18,12 @@ use super::{
     error::{Error, Result},
     identity::Identity,
     json,
-    routes::Declared,
+    routes::RouteScopes,
 };
 use crate::{auth::Principal, model::files::RawPath, sessions::Actor};
 
 /// For a body of that size, over the slowest line.
-const LONGEST_UPLOAD: Duration = Duration::from_secs(30);
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whoever is signed in, by cookie or token, with a token's scopes checked for this route.
 /// `Option<CurrentUser>` is `None` for nobody; a token that is no good is refused even then.
@@ -63,11 +63,13 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for CurrentUser {
         let Some(principal) = identity.map_or(Ok(None), Identity::principal)? else { return Ok(None) };
         // A route that declares nothing is closed to tokens with scopes.
         let needed =
-            parts.extensions.get::<Declared>().map_or(&[][..], |declared| declared.0.of(parts.method.as_str()));
+            parts.extensions.get::<RouteScopes>().map_or(&[][..], |declared| declared.0.of(parts.method.as_str()));
         if principal.scopes_allow(needed) {
             Ok(Some(Self(principal)))
         } else {
-            Err(Error::forbidden("This token's scopes do not include this: make one that does, on the settings page."))
+            Err(Error::forbidden(
+                "This token's scopes do not allow this. Create a token with the required scope on the settings page.",
+            ))
         }
     }
 }
@@ -81,7 +83,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let user = <CurrentUser as FromRequestParts<S>>::from_request_parts(parts, state).await?;
-        if user.is_admin() { Ok(Self(user.0)) } else { Err(Error::forbidden("This is for administrators.")) }
+        if user.is_admin() { Ok(Self(user.0)) } else { Err(Error::forbidden("Only administrators can do this.")) }
     }
 }
 
@@ -97,7 +99,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Operator {
         if user.is_operator() {
             Ok(Self(user.0))
         } else {
-            Err(Error::forbidden("This is for administrators and operators."))
+            Err(Error::forbidden("Only administrators and operators can do this."))
         }
     }
 }
@@ -112,7 +114,7 @@ impl GroupReader {
         if user.is_operator() || !user.user.manages.is_empty() {
             Ok(Self(user.0))
         } else {
-            Err(Error::forbidden("This is for administrators, operators and managers of groups."))
+            Err(Error::forbidden("Only administrators, operators and managers of groups can do this."))
         }
     }
 }
@@ -176,7 +178,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         if let Some((twice, _)) =
             url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| !seen.insert(name.clone()))
         {
-            return Err(Error::field(json::short(&twice), "duplicate_field", "This parameter stands twice."));
+            return Err(Error::field(json::short(&twice), "duplicate_field", "Duplicate query parameter."));
         }
         match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(value)) => Ok(Self(value)),
@@ -248,7 +250,9 @@ impl<S: Send + Sync> FromRequest<S> for Form {
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
         if !is_form(request.headers()) {
-            return Err(Error::malformed("Send the fields as a form does: `application/x-www-form-urlencoded`."));
+            return Err(Error::malformed(
+                "Send the fields as a form, with `Content-Type: application/x-www-form-urlencoded`.",
+            ));
         }
         Ok(Self::parse(&whole_body(request).await?))
     }
@@ -268,7 +272,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
             (Some(key), None) => key.to_str().ok().filter(|key| (1..=255).contains(&key.len())),
             _ => None,
         };
-        let message = "One key of 1 to 255 visible ASCII characters.";
+        let message = "Send one key of 1 to 255 visible ASCII characters.";
         key.map(|key| Self(Some(key.to_owned())))
             .ok_or_else(|| Error::field("Idempotency-Key", "invalid_value", message))
     }
@@ -325,11 +329,11 @@ pub(super) async fn read(mut body: Body) -> Result<Bytes> {
         }
         Ok::<(), axum::Error>(())
     };
-    let outcome = tokio::time::timeout(LONGEST_UPLOAD, all).await;
+    let outcome = tokio::time::timeout(UPLOAD_TIMEOUT, all).await;
     match outcome {
-        _ if BODY_LIMIT < length => Err(Error::too_large(BODY_LIMIT)),
+        _ if length > BODY_LIMIT => Err(Error::too_large(BODY_LIMIT)),
         Ok(Ok(())) => Ok(kept.freeze()),
-        Ok(Err(_)) => Err(Error::malformed("The body ended before it was complete.")),
-        Err(_elapsed) => Err(Error::malformed("The body took too long to arrive.")),
+        Ok(Err(_)) => Err(Error::malformed("The request body ended before it was complete.")),
+        Err(_elapsed) => Err(Error::malformed("The request body took too long to arrive.")),
     }
 }

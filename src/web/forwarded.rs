@@ -38,7 +38,7 @@ pub fn parse_network(text: &str) -> Option<IpNet> {
         Ok(address) => IpNet::from(address.to_canonical()),
         Err(_) => text.parse::<IpNet>().ok()?.trunc(),
     };
-    (0 < network.prefix_len()).then_some(network)
+    (network.prefix_len() > 0).then_some(network)
 }
 
 /// Where a request comes from: the peer, or what trusted proxies say of it, read from the

@@ -22,13 +22,13 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tower::{Service, ServiceExt};
 
-use super::{AppsOrigin, Error, Portal, Side, apps_router, gateway, router};
+use super::{AppsOrigin, Error, Listener, Portal, apps_router, gateway, router};
 
 /// What a listener serves.
 #[derive(Clone)]
 pub struct Front {
     portal: Arc<Portal>,
-    side: Side,
+    side: Listener,
     router: Router,
     /// For the names below the apps' domain, where they share the portal's listener.
     names: Option<Router>,
@@ -40,17 +40,25 @@ impl Front {
     /// For the portal's main listener.
     pub fn portal(portal: Arc<Portal>) -> Self {
         let names = matches!(portal.config.apps, AppsOrigin::Subdomain(_)).then(|| apps_router(portal.clone()));
-        Self { side: Side::Portal, router: router(portal.clone()), names, pages: Handle::current(), portal }
+        Self { side: Listener::Portal, router: router(portal.clone()), names, pages: Handle::current(), portal }
     }
 
     /// For the apps' listener.
     pub fn apps(portal: Arc<Portal>) -> Self {
-        Self { side: Side::Apps, router: apps_router(portal.clone()), names: None, pages: Handle::current(), portal }
+        Self {
+            side: Listener::Apps,
+            router: apps_router(portal.clone()),
+            names: None,
+            pages: Handle::current(),
+            portal,
+        }
     }
 
-    fn asked(&self, headers: &HeaderMap) -> (Side, &Router) {
+    fn asked(&self, headers: &HeaderMap) -> (Listener, &Router) {
         match (&self.names, &self.portal.config.apps) {
-            (Some(names), AppsOrigin::Subdomain(domain)) if gateway::is_below(headers, domain) => (Side::Apps, names),
+            (Some(names), AppsOrigin::Subdomain(domain)) if gateway::is_below(headers, domain) => {
+                (Listener::Apps, names)
+            }
             _ => (self.side, &self.router),
         }
     }
@@ -82,7 +90,7 @@ where
             Ok(match made.await {
                 Ok(Ok(response)) => response,
                 // Panics are caught within; this is a runtime that ends.
-                Err(_) => Error::unavailable("The portal is ending.", 3).into_response(),
+                Err(_) => Error::unavailable("The portal is shutting down.", 3).into_response(),
             })
         })
     }

@@ -28,12 +28,12 @@ use crate::{
         health::{self, worst},
         loops::Rounds,
     },
-    scheduler::room,
+    scheduler::run_space,
 };
 
 /// What the report looks at besides the services.
 #[derive(Clone, Default)]
-pub struct Surroundings {
+pub struct ReportContext {
     pub loops: Loops,
     /// Where passwords are kept, where that is a directory.
     pub directory: Option<Arc<Ldap>>,
@@ -45,11 +45,11 @@ pub struct Surroundings {
     pub reader: Option<Arc<Reader>>,
 }
 
-/// How well the portal is.
+/// The health of the portal.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Health)]
 pub struct Report {
-    /// The worst of everything below.
+    /// The worst level of all findings and loops.
     level: Level,
     version: &'static str,
     #[schema(value_type = String, format = "date-time")]
@@ -59,19 +59,21 @@ pub struct Report {
     loops: Vec<LoopReport>,
 }
 
-/// What the portal does by itself, again and again.
+/// A background loop of the portal.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = HealthLoop)]
 struct LoopReport {
     #[serde(flatten)]
     finding: Finding,
-    /// From one round to the next; null where it waits for something to happen.
+    /// The time between two runs; null if the loop waits for events.
     every_seconds: Option<f64>,
     #[schema(value_type = Option<String>, format = "date-time")]
+    /// When the current run started; null between runs.
     busy_since: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
+    /// When the last run ended.
     last_at: Option<Timestamp>,
-    /// Of the last round.
+    /// How long the last run took.
     took_seconds: f64,
     #[schema(value_type = Option<String>, format = "date-time")]
     last_error_at: Option<Timestamp>,
@@ -94,9 +96,9 @@ impl LoopReport {
     }
 }
 
-/// How well the portal and its parts are, and what to do about what is not.
+/// Returns the health of the portal and its components, with a fix for each problem.
 #[utoipa::path(get, path = "/health", tag = "health",
-    responses((status = 200, body = Report), (status = 403, description = "For administrators", body = Problem)))]
+    responses((status = 200, body = Report), (status = 403, description = "Not an administrator", body = Problem)))]
 pub async fn report(_: Admin, State(portal): State<Arc<Portal>>) -> axum::Json<Report> {
     axum::Json(gather(&portal).await)
 }
@@ -123,9 +125,9 @@ pub async fn page(Admin(admin): Admin, State(portal): State<Arc<Portal>>) -> Res
 
 async fn gather(portal: &Portal) -> Report {
     let now = portal.clock.now();
-    let Surroundings { loops, directory, certificate, mirror, reader } = &portal.surroundings;
+    let ReportContext { loops, directory, certificate, mirror, reader } = &portal.surroundings;
     let database = portal.db.health().await.inspect_err(|err| {
-        tracing::warn!(error = err as &dyn std::error::Error, "asking the database how it is");
+        tracing::warn!(error = err as &dyn std::error::Error, "database health check failed");
     });
     let database = database.ok();
     let is_locked = database.is_some() && matches!(portal.db.can_write(super::health::LOCKED).await, Ok(false));
@@ -137,19 +139,22 @@ async fn gather(portal: &Portal) -> Report {
     findings.extend(mirror.as_ref().map(|mirror| mirror.finding()));
     findings.extend(reader.as_ref().map(|reader| reader.finding()));
     let groups = portal.db.quota_groups().await.inspect_err(|err| {
-        tracing::warn!(error = err as &dyn std::error::Error, "asking for groups that are gone");
+        tracing::warn!(
+            error = err as &dyn std::error::Error,
+            "failed to look up groups that are gone from the directory"
+        );
     });
     let absent = groups.unwrap_or_default().into_iter().filter(|group| group.absent_since.is_some());
     findings.extend(health::absent_groups(&absent.map(|group| group.name).collect::<Vec<_>>()));
     findings.extend(portal.sessions.environments.list().into_iter().map(environment));
     findings.push(free_space(portal));
     let run_directory = portal.sessions.scheduler.run_directory(SessionId::new());
-    findings.extend(run_directory.parent().and_then(room::judge));
+    findings.extend(run_directory.parent().and_then(run_space::judge));
     findings.extend(certificate.as_ref().map(|certificate| {
         let until = certificate.ends().map(|ends| Timestamp(ends.saturating_mul(1000)));
         finding::certificate_until(until, now)
     }));
-    findings.extend(strangers(portal));
+    findings.extend(orphans(portal));
     let loops: Vec<_> = loops.list().into_iter().map(|(name, rounds)| LoopReport::new(name, rounds, now)).collect();
     Report {
         level: worst(findings.iter().chain(loops.iter().map(|one| &one.finding))),
@@ -177,9 +182,9 @@ fn environment(environment: Environment) -> Finding {
         Building::Building { percent, step, .. } => {
             Finding::new(name, Level::Note, format!("is being built: {percent} %, {step}"))
         }
-        Building::Failed { what, command, .. } => Finding::new(name, Level::Fault, as_sentence(&what)).mend(command),
-        Building::Missing => Finding::new(name, Level::Warning, "it is not there: what uses it waits")
-            .mend("environments.build = \"auto\", or an entry in [[environments.list]]"),
+        Building::Failed { what, command, .. } => Finding::new(name, Level::Fault, as_sentence(&what)).fix(command),
+        Building::Missing => Finding::new(name, Level::Warning, "it is missing; sessions that use it wait")
+            .fix("environments.build = \"auto\", or an entry in [[environments.list]]"),
     }
 }
 
@@ -190,19 +195,19 @@ fn free_space(portal: &Portal) -> Finding {
             let free = i64::try_from(disk.f_bavail.saturating_mul(disk.f_frsize)).unwrap_or(i64::MAX);
             finding::free_space(free, &place)
         }
-        Err(_) => Finding::new("free space", Level::Warning, format!("{place} does not tell")),
+        Err(_) => Finding::new("free space", Level::Warning, format!("the free space of {place} is unknown")),
     }
 }
 
 /// What runs and has no row.
-fn strangers(portal: &Portal) -> Option<Finding> {
-    let strangers = portal.sessions.last_run().strangers;
+fn orphans(portal: &Portal) -> Option<Finding> {
+    let orphans = portal.sessions.last_run().orphans;
     let what = format!(
-        "{} sessions run that the database does not know, as after an older backup was restored",
-        strangers.len()
+        "{} running sessions are not in the database, for example because an older backup was restored",
+        orphans.len()
     );
-    (!strangers.is_empty()).then(|| {
+    (!orphans.is_empty()).then(|| {
         Finding::new("strangers", Level::Warning, what)
-            .mend("the log of the portal names each with its process; `kill PID` ends one")
+            .fix("the portal's log lists each with its process; end one with `kill PID`")
     })
 }

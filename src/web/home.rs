@@ -8,12 +8,16 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse, Response},
 };
+use serde::Deserialize;
 
 use super::{
-    Portal, cards,
+    Portal,
     error::Result,
-    extract::CurrentUser,
+    extract::{CurrentUser, Query},
     page::{Nav, Page},
+    paging::Part,
+    sessions::cards,
+    settings,
     views::{EnvironmentBanner, Home, InvitationRow, JobRow, Moment},
 };
 use crate::{
@@ -27,18 +31,41 @@ const ENDED: i64 = 8;
 /// How many live jobs the page shows; the list of jobs has them all.
 const JOBS: i64 = 20;
 
-/// More live sessions than this nobody has.
-const LIVE: i64 = 200;
+/// How many live sessions the page shows.
+const LIVE: usize = 20;
+
+/// The address of the page.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct PageParams {
+    /// The cursor of the list of live sessions.
+    sessions: Option<String>,
+}
 
 /// `/`
-pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers: HeaderMap) -> Result<Response> {
+pub async fn page(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Query(visit): Query<PageParams>,
+) -> Result<Response> {
     let standing = portal.sessions.standing(user.id()).await?;
     let own = Filter { owner: Some(user.id()), sessions_only: true, ..Filter::default() };
-    let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..own }).await?;
+    let live = portal.sessions.list(Filter { live_only: true, limit: i64::MAX, ..own }).await?;
+    let live = Part::cut(
+        live,
+        LIVE,
+        visit.sessions.as_deref(),
+        |session| session.id,
+        |cursor| settings::address("/", "sessions", cursor),
+    );
     let ended =
         portal.sessions.list(Filter { state: Some(crate::model::SessionState::Ended), limit: ENDED, ..own }).await?;
-    let live_jobs = JobFilter { owner: Some(user.id()), live_only: true, limit: JOBS, ..JobFilter::default() };
-    let jobs = portal.jobs.list(live_jobs).await?;
+    let live_jobs = JobFilter { owner: Some(user.id()), live_only: true, limit: JOBS + 1, ..JobFilter::default() };
+    let mut jobs = portal.jobs.list(live_jobs).await?;
+    let shown = usize::try_from(JOBS).unwrap_or(0);
+    let has_more_jobs = shown < jobs.len();
+    jobs.truncate(shown);
     let now = portal.clock.now();
     let invitations = portal.access.invitations_of(&user).await?;
     let view = Home {
@@ -50,7 +77,13 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
         storage: cards::storage_note(&standing),
         single_user: portal.single_user.clone(),
         environment: banner(&portal),
-        live: live.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
+        live: live
+            .items
+            .iter()
+            .map(|session| cards::card(&portal, &user, &headers, session, &standing.limits))
+            .collect(),
+        more_live: live.more,
+        has_more_jobs,
         jobs: jobs.into_iter().map(|job| JobRow::new(job, true, now)).collect(),
         ended: ended.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
     };

@@ -1,11 +1,19 @@
 //! Who a request says it comes from: the login cookie, the bearer token. It reads headers and
-//! asks `auth`; what somebody may do is judged elsewhere, and where they are by `forwarded`.
+//! asks `auth`; what somebody may do is judged elsewhere, and where they are by `forwarded`. The
+//! session layer, which sets the login cookie, reads what is found here.
 
 use std::{convert::Infallible, sync::Arc};
 
 use axum::{
-    extract::FromRequestParts,
+    extract::{FromRequestParts, Request, State},
     http::{HeaderMap, HeaderValue, header, request::Parts},
+    middleware::Next,
+    response::Response,
+};
+use tower_sessions::{
+    Expiry, SessionManagerLayer,
+    cookie::{SameSite, time::Duration},
+    session::Id,
 };
 
 use super::{
@@ -13,10 +21,7 @@ use super::{
     claim::Claimed,
     error::{Error, Result},
 };
-use crate::{
-    auth::{self, Principal},
-    model::LoginId,
-};
+use crate::auth::{Logins, Principal, access::ABSOLUTE_SECONDS};
 
 /// Who is asking; found once a request and kept in its extensions.
 #[derive(Clone, Debug)]
@@ -32,8 +37,8 @@ pub enum Identity {
 }
 
 /// What to do about [`Identity::TwoCookies`].
-pub(super) const TWO_COOKIES: &str = "Your browser sent two sign-in cookies, and one of them is not ours. \
-    Remove the cookies of this address in your browser, then sign in.";
+pub(super) const TWO_COOKIES: &str = "Your browser sent two sign-in cookies, and one of them is not from this portal. \
+                                      Delete the cookies for this address in your browser, then sign in.";
 
 impl Identity {
     /// Nobody is `None`; a token that is no good is refused even where nobody is welcome.
@@ -42,7 +47,7 @@ impl Identity {
             Self::Nobody | Self::TwoCookies => Ok(None),
             Self::Somebody(principal) => Ok(Some(principal.clone())),
             Self::BadToken => Err(Error::unauthenticated_because(
-                "This token is unknown, revoked or expired: make a new one on the settings page.",
+                "This token is unknown, revoked or expired. Create a new one on the settings page.",
             )),
             Self::Unknown(error) => Err(error.clone()),
         }
@@ -56,7 +61,7 @@ impl Identity {
     }
 
     /// For the log.
-    pub(super) fn told(&self) -> Option<tracing::field::DisplayValue<crate::model::UserId>> {
+    pub(super) fn user_id_for_log(&self) -> Option<tracing::field::DisplayValue<crate::model::UserId>> {
         self.somebody().map(|principal| tracing::field::display(principal.id()))
     }
 
@@ -91,12 +96,35 @@ impl<S: Send + Sync> FromRequestParts<S> for Identity {
     }
 }
 
-/// The login that a browser's cookie holds, whoever sits there now.
-pub(super) async fn login_left_behind(portal: &Portal, headers: &HeaderMap) -> Result<Option<LoginId>> {
-    Ok(match login_cookie(headers, &portal.config) {
-        Cookie::One(secret) => portal.access.by_cookie(secret).await?.and_then(|principal| principal.login()),
-        Cookie::None | Cookie::Two => None,
-    })
+/// The session layer of the portal's pages and API. Its cookie lives as long as a login may; when a
+/// login ends is decided by the store.
+pub(super) fn sessions(portal: &Portal) -> SessionManagerLayer<Logins> {
+    SessionManagerLayer::new(Logins::new(portal.access.clone()))
+        .with_name(portal.config.cookie_name())
+        .with_secure(portal.config.is_https())
+        .with_same_site(SameSite::Lax)
+        .with_expiry(Expiry::OnInactivity(Duration::seconds(ABSOLUTE_SECONDS)))
+}
+
+/// Leaves, of a request's cookies, those of ours that count. The session layer would decode names and
+/// take the last of two cookies: so it finds the session that [`Identity`] was found by, or none.
+pub(super) async fn cookies_that_count(
+    State(portal): State<Arc<Portal>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let (headers, config) = (request.headers_mut(), &portal.config);
+    let one = |name: &str, counts: fn(&str) -> bool| match cookie(headers, name) {
+        Cookie::One(value) if counts(value) => HeaderValue::try_from(format!("{name}={value}")).ok(),
+        _ => None,
+    };
+    let ours =
+        [one(config.cookie_name(), |value| value.parse::<Id>().is_ok()), one(config.form_cookie_name(), |_| true)];
+    headers.remove(header::COOKIE);
+    for cookie in ours.into_iter().flatten() {
+        headers.append(header::COOKIE, cookie);
+    }
+    next.run(request).await
 }
 
 /// What the `Authorization` header holds; schemes that are not ours are not looked at.
@@ -149,13 +177,8 @@ pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Cookie<'a> {
     }
 }
 
-/// `Set-Cookie` for a fresh login.
-pub(super) fn set_login_cookie(config: &WebConfig, secret: &str) -> HeaderValue {
-    let age = auth::access::ABSOLUTE_SECONDS;
-    set_cookie(config, config.cookie_name(), secret, &format!("; Path=/; SameSite=Lax; Max-Age={age}"))
-}
-
-/// `Set-Cookie` that removes the login cookie.
+/// `Set-Cookie` that removes the login cookie. The session layer's own lacks `Secure`, without which
+/// browsers ignore a name that begins with `__Host-`.
 pub(super) fn drop_login_cookie(config: &WebConfig) -> HeaderValue {
     set_cookie(config, config.cookie_name(), "", "; Path=/; SameSite=Lax; Max-Age=0")
 }
@@ -227,7 +250,8 @@ mod tests {
         /// Of any bytes, one cookie of our name is found exactly where one stands.
         #[test]
         fn any_cookies_are_read_as_they_stand(
-            lines in proptest::collection::vec("(lyceum_login=[a-z]{0,3}|lyceum_login|Lyceum_login=x|a=b|;|; |[ -~]|\u{e9}){0,8}", 0..4),
+            lines in proptest::collection::vec("(lyceum_login=[a-z]{0,3}|lyceum_login|Lyceum_login=x|a=b|;|; |[ \
+                                                -~]|\u{e9}){0,8}", 0..4),
         ) {
             let mut sent = HeaderMap::new();
             let values = lines.iter().filter_map(|line| HeaderValue::from_bytes(line.as_bytes()).ok());

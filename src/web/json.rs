@@ -35,7 +35,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     match value {
         Ok(value) => match reader.end() {
             Ok(()) => Ok(value),
-            Err(_) => Err(Error::malformed("There is something after the JSON value.")),
+            Err(_) => Err(Error::malformed("The request body has additional text after the JSON value.")),
         },
         Err(err) if err.inner().is_data() => {
             let path = err.path().to_string();
@@ -46,7 +46,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
         }
         Err(err) => {
             let (line, column) = (err.inner().line(), err.inner().column());
-            Err(Error::malformed(format!("The body is no valid JSON: see line {line}, column {column}.")))
+            Err(Error::malformed(format!("The request body is not valid JSON (line {line}, column {column}).")))
         }
     }
 }
@@ -61,19 +61,19 @@ pub(super) fn field_error(path: &str, message: &str) -> FieldError {
         Some((_, last)) if last == name => path.to_owned(),
         _ => format!("{path}.{name}"),
     };
-    let expected = message.split_once("expected ").map_or("something else", |(_, expected)| expected);
+    let expected = message.split_once("expected ").map_or("a different value", |(_, expected)| expected);
     let expected = match expected {
         "i64" | "u64" | "i32" | "u32" | "u16" | "u8" | "usize" => "a whole number in range",
         other => other,
     };
     if message.starts_with("unknown field") {
-        return FieldError::new(short(&below(quoted())), "unknown_field", "There is no such field.");
+        return FieldError::new(short(&below(quoted())), "unknown_field", "Unknown field.");
     }
     if message.starts_with("missing field") {
-        return FieldError::new(below(quoted()), "missing_field", "This field is needed.");
+        return FieldError::new(below(quoted()), "missing_field", "This field is required.");
     }
     if message.starts_with("duplicate field") {
-        return FieldError::new(below(quoted()), "duplicate_field", "This field stands twice.");
+        return FieldError::new(below(quoted()), "duplicate_field", "Duplicate field.");
     }
     let field = if path.is_empty() { "body".to_owned() } else { short(path) };
     let code = if message.starts_with("invalid type") { "invalid_type" } else { "invalid_value" };
@@ -83,7 +83,7 @@ pub(super) fn field_error(path: &str, message: &str) -> FieldError {
     {
         return FieldError::new(field, code, format!("This must be {expected}."));
     }
-    FieldError::new(field, code, format!("This cannot be read: {}.", short(message)))
+    FieldError::new(field, code, format!("Invalid value: {}.", short(message)))
 }
 
 /// At most 200 characters, for answers that repeat what a client sent.

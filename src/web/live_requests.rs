@@ -33,7 +33,7 @@ const SHORT_ANSWER: u64 = 1024 * 1024;
 
 /// How long a change may go on after the access that it was asked for with has ended: signing
 /// out is such a change itself.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Every request that somebody's access has let in, and what is left of its answer.
 #[derive(Default)]
@@ -103,7 +103,7 @@ pub(super) async fn run(
         let mut answer = std::pin::pin!(next.run(request));
         match token.run_until_cancelled(answer.as_mut()).await {
             Some(answer) => Some(answer),
-            None => tokio::time::timeout(LAST_WORDS, answer).await.ok(),
+            None => tokio::time::timeout(CHANGE_TIMEOUT, answer).await.ok(),
         }
     };
     let answer = match answered.await {

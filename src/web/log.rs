@@ -25,17 +25,17 @@ use crate::{
 };
 
 /// How often a followed log is looked at; files on network mounts do not tell by themselves.
-const PERIOD: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whose log is asked for.
+/// Selects the log to read.
 #[derive(Clone, Copy)]
-pub(super) enum Whose {
+pub(super) enum LogSource {
     Session(SessionId),
     Job(JobId),
 }
 
-/// Which part of it.
-pub(super) struct Part {
+/// Selects the part of a log.
+pub(super) struct LogPart {
     /// The last lines.
     pub tail: Option<i64>,
     /// What comes behind a place.
@@ -52,7 +52,7 @@ struct Position {
 }
 
 /// The log of one attempt, and what comes after it.
-struct Found {
+struct AttemptLog {
     attempt: i64,
     workload: Session,
     /// Another attempt follows, or is to.
@@ -64,12 +64,12 @@ pub(super) async fn answer(
     portal: Arc<Portal>,
     user: CurrentUser,
     headers: &HeaderMap,
-    whose: Whose,
-    part: Part,
+    whose: LogSource,
+    part: LogPart,
 ) -> Result<Response> {
     let lines = part.tail.map(asked_lines).transpose()?;
     if lines.is_some() && part.offset.is_some() {
-        return Err(Error::field("offset", "conflict", "Say how many lines, or from which offset on: not both."));
+        return Err(Error::field("offset", "conflict", "Use either `tail` or `offset`, not both."));
     }
     let found = whose.find(&portal, &user, part.attempt).await?;
     let is_followed =
@@ -107,20 +107,20 @@ pub(super) async fn answer(
     sse_for(&portal, reader, events)
 }
 
-impl Whose {
+impl LogSource {
     /// The log of an attempt, of the latest where none is named.
-    async fn find(self, portal: &Portal, user: &CurrentUser, attempt: Option<i64>) -> Result<Found> {
+    async fn find(self, portal: &Portal, user: &CurrentUser, attempt: Option<i64>) -> Result<AttemptLog> {
         let actor = user.actor();
         Ok(match self {
             Self::Session(id) => {
                 let workload = portal.sessions.find(actor, id).await?;
-                Found { attempt: 0, workload, goes_on: false }
+                AttemptLog { attempt: 0, workload, goes_on: false }
             }
             Self::Job(id) => {
                 let job = portal.jobs.find(actor, id).await?;
                 let attempt = attempt.unwrap_or(job.attempt);
                 let workload = portal.jobs.attempt(&job, attempt).await?;
-                Found { attempt, workload, goes_on: attempt < job.attempt || job.is_to_be_retried() }
+                AttemptLog { attempt, workload, goes_on: attempt < job.attempt || job.is_to_be_retried() }
             }
         })
     }
@@ -131,7 +131,7 @@ impl Position {
     fn resumed(headers: &HeaderMap) -> Option<Self> {
         let text = headers.get("last-event-id")?.to_str().ok()?;
         let (attempt, offset) = text.split_once('.').unwrap_or(("0", text));
-        Some(Self { attempt: attempt.parse().ok().filter(|attempt| 0 <= *attempt)?, offset: offset.parse().ok()? })
+        Some(Self { attempt: attempt.parse().ok().filter(|attempt| *attempt >= 0)?, offset: offset.parse().ok()? })
     }
 }
 
@@ -148,7 +148,7 @@ impl fmt::Display for Position {
 struct Follower {
     portal: Arc<Portal>,
     user: CurrentUser,
-    whose: Whose,
+    whose: LogSource,
     place: Position,
     /// Not the attempts that come after this one.
     only: bool,
@@ -183,7 +183,7 @@ impl Follower {
                 self.over = true;
                 return Some(Event::default().event("end").data("ended"));
             }
-            tokio::time::sleep(PERIOD).await;
+            tokio::time::sleep(INTERVAL).await;
         }
         None
     }
@@ -198,7 +198,7 @@ impl Follower {
             self.place.offset = log.start;
             return Some(self.event("restart", json!({})));
         }
-        if let Some(dropped) = log.start.checked_sub(self.place.offset).filter(|dropped| 0 < *dropped) {
+        if let Some(dropped) = log.start.checked_sub(self.place.offset).filter(|dropped| *dropped > 0) {
             self.place.offset = log.start;
             return Some(self.event("dropped", json!({ "bytes": dropped })));
         }
@@ -233,7 +233,13 @@ impl Follower {
 }
 
 /// What the log holds now, from an offset on; read as fast as it is taken.
-async fn text(portal: Arc<Portal>, user: CurrentUser, found: &Found, offset: u64, exactly: bool) -> Result<Response> {
+async fn text(
+    portal: Arc<Portal>,
+    user: CurrentUser,
+    found: &AttemptLog,
+    offset: u64,
+    exactly: bool,
+) -> Result<Response> {
     let log = portal.sessions.open_log(&found.workload).await.ok().flatten();
     let log = log.filter(|log| !exactly || !log.is_substitute);
     let (from, end) = log.as_ref().map_or((0, 0), |log| (offset.clamp(log.start, log.end), log.end));
@@ -241,7 +247,7 @@ async fn text(portal: Arc<Portal>, user: CurrentUser, found: &Found, offset: u64
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert("log-offset", from.into());
     headers.insert("log-end", end.into());
-    if 0 < found.attempt {
+    if found.attempt > 0 {
         headers.insert("log-attempt", found.attempt.into());
     }
     let Some(log) = log else { return Ok((headers, String::new()).into_response()) };
@@ -273,7 +279,7 @@ fn pieces(portal: Arc<Portal>, user: CurrentUser, log: Log, from: u64) -> impl S
 fn asked_lines(tail: i64) -> Result<usize> {
     match tail {
         1..=10_000 => Ok(usize::try_from(tail).unwrap_or(usize::MAX)),
-        _ => Err(Error::field("tail", "out_of_range", "Between 1 and 10000.")),
+        _ => Err(Error::field("tail", "out_of_range", "Must be between 1 and 10000.")),
     }
 }
 

@@ -9,6 +9,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse, NoContent, Redirect, Response},
 };
 use serde::{Deserialize, Serialize};
+use tower_sessions::Session;
 use utoipa::ToSchema;
 
 use super::{
@@ -22,7 +23,7 @@ use super::{
     page::{Nav, Page},
     views::Login,
 };
-use crate::auth::{self, Claim, signin::SignedIn};
+use crate::auth::{self, Claim, Principal};
 
 /// Where the request comes from, as far as that can be believed.
 #[derive(Clone, Copy, Debug)]
@@ -45,36 +46,38 @@ pub(super) struct LoginRequest {
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct LoginAnswer {
-    /// To be sent as `X-CSRF-Token` with changes by cookie.
+    /// Send it in the header `X-CSRF-Token` with each change that is authenticated by cookie.
     csrf_token: String,
 }
 
-/// Sign in: sets the login cookie. Needs proof of origin, as every change by cookie.
+/// Signs in and sets the login cookie.
+///
+/// Requires proof of origin, as each change by cookie does.
 #[utoipa::path(
     post, path = "/login", tag = "login", request_body = LoginRequest, security(()),
     responses(
         (status = 200, description = "Signed in; the cookie is set", body = LoginAnswer),
-        (status = 401, description = "The name or the password is wrong", body = Problem),
+        (status = 401, description = "The user name or password is wrong", body = Problem),
         (status = 403, description = "No proof of origin", body = Problem),
-        (status = 422, description = "A field cannot be accepted", body = Problem),
+        (status = 422, description = "A field is invalid", body = Problem),
         (status = 429, description = "Too many failed attempts", body = Problem),
     )
 )]
 pub(super) async fn api_log_in(
     State(portal): State<Arc<Portal>>,
-    identity: Identity,
+    session: Session,
     claimed: Claimed,
     ClientAddress(from): ClientAddress,
     Json(request): Json<LoginRequest>,
-) -> Result<Response> {
+) -> Result<Answer<LoginAnswer>> {
     no_password(&claimed)?;
-    let signed_in = sign_in(&portal, &identity, &request.username, &request.password, from).await?;
-    let cookie = identity::set_login_cookie(&portal.config, &signed_in.secret);
-    let csrf_token = signed_in.principal.csrf_token().to_owned();
-    Ok(([(header::SET_COOKIE, cookie)], Answer(LoginAnswer { csrf_token })).into_response())
+    let principal = sign_in(&portal, &session, &request.username, &request.password, from).await?;
+    Ok(Answer(LoginAnswer { csrf_token: principal.csrf_token().to_owned() }))
 }
 
-/// Sign out: ends the login on the server.
+/// Signs out.
+///
+/// Ends the login on the server.
 #[utoipa::path(
     post, path = "/logout", tag = "login",
     responses(
@@ -83,16 +86,20 @@ pub(super) async fn api_log_in(
         (status = 403, description = "No proof of origin, or a token", body = Problem),
     )
 )]
-pub(super) async fn api_log_out(State(portal): State<Arc<Portal>>, user: CurrentUser) -> Result<Response> {
+pub(super) async fn api_log_out(
+    State(portal): State<Arc<Portal>>,
+    session: Session,
+    user: CurrentUser,
+) -> Result<Response> {
     if user.login().is_none() {
-        return Err(Error::forbidden("A token cannot sign out: revoke it instead."));
+        return Err(Error::forbidden("You cannot sign out with a token. Revoke the token instead."));
     }
-    portal.access.log_out(&user).await?;
+    portal.access.log_out(&session).await?;
     Ok(([(header::SET_COOKIE, identity::drop_login_cookie(&portal.config))], NoContent).into_response())
 }
 
 #[derive(Deserialize)]
-pub(super) struct Visit {
+pub(super) struct PageParams {
     #[serde(default)]
     next: String,
     signed_out: Option<String>,
@@ -100,10 +107,11 @@ pub(super) struct Visit {
 
 pub(super) async fn page(
     State(portal): State<Arc<Portal>>,
+    session: Session,
     identity: Identity,
     claimed: Claimed,
     ClientAddress(from): ClientAddress,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
     request: Parts,
 ) -> Result<Response> {
     if identity.somebody().is_some_and(|principal| principal.login().is_some()) {
@@ -111,15 +119,15 @@ pub(super) async fn page(
     }
     let mut form = LoginForm {
         error: matches!(identity, Identity::TwoCookies).then(|| identity::TWO_COOKIES.to_owned()),
-        notice: visit.signed_out.as_ref().map(|_| "You are signed out.".to_owned()),
+        notice: visit.signed_out.as_ref().map(|_| "You have signed out.".to_owned()),
         next: visit.next,
         username: String::new(),
         leaves: visit.signed_out.as_deref() == Some("proxy"),
     };
     match &claimed {
         Claimed::Person(claim) if visit.signed_out.is_none() && form.error.is_none() => {
-            match sign_in_by_header(&portal, claim, from, &request.headers).await {
-                Ok(signed_in) => Ok(enter(&portal, &signed_in, &form.next)),
+            match sign_in_by_header(&portal, &session, claim, from).await {
+                Ok(_) => Ok(Redirect::to(&safe_next(&form.next)).into_response()),
                 Err(error) if matches!(error.kind(), Kind::Forbidden | Kind::Unavailable) => {
                     form.error = Some(error.detail().to_owned());
                     Ok(error.with_page(form.draw(&portal, &request)))
@@ -136,18 +144,18 @@ pub(super) async fn page(
     }
 }
 
-const UNUSABLE: &str = "Your organisation's sign-in did not tell this portal clearly who you are. \
-    Tell an administrator; the portal's log says what was wrong.";
+const UNUSABLE: &str = "Your organisation's sign-in did not identify you clearly. Contact an administrator. The \
+                        portal's log has the cause.";
 
 /// The way in for whom a trusted proxy names. It is a GET, because it is where a browser comes
 /// that nobody knows; it can only make somebody who they are.
-async fn sign_in_by_header(portal: &Portal, claim: &Claim, from: IpAddr, headers: &HeaderMap) -> Result<SignedIn> {
-    let previous = identity::login_left_behind(portal, headers).await?;
-    let outcome = portal.access.log_in_by_header(claim, from, previous).await;
+async fn sign_in_by_header(portal: &Portal, session: &Session, claim: &Claim, from: IpAddr) -> Result<Arc<Principal>> {
+    let outcome = portal.access.log_in_by_header(session, claim, from).await;
     count(portal, &outcome);
     outcome.map_err(|err| match err {
         auth::Error::BadCredentials { .. } => Error::forbidden(format!(
-            "Your organisation's sign-in says that you are {}, who may not enter this portal. Ask an administrator.",
+            "You are signed in to your organisation as {}. This account is not allowed to use this portal. Ask an \
+             administrator.",
             claim.name
         )),
         err => err.into(),
@@ -159,30 +167,24 @@ fn no_password(claimed: &Claimed) -> Result<()> {
     match claimed {
         Claimed::Nothing => Ok(()),
         Claimed::Person(claim) => Err(Error::conflict(format!(
-            "Your organisation's sign-in says that you are {}. To be somebody else, sign out there.",
+            "You are signed in to your organisation as {}. To use another account, sign out there.",
             claim.name
         ))),
         Claimed::Unusable(_) => Err(Error::forbidden(UNUSABLE)),
     }
 }
 
-/// To where somebody wanted to go, with the cookie.
-fn enter(portal: &Portal, signed_in: &SignedIn, next: &str) -> Response {
-    let cookie = identity::set_login_cookie(&portal.config, &signed_in.secret);
-    ([(header::SET_COOKIE, cookie)], Redirect::to(&safe_next(next))).into_response()
-}
-
 pub(super) async fn log_in(
     State(portal): State<Arc<Portal>>,
-    identity: Identity,
+    session: Session,
     claimed: Claimed,
     ClientAddress(from): ClientAddress,
     request: Parts,
     form: Form,
 ) -> Result<Response> {
     no_password(&claimed)?;
-    match sign_in(&portal, &identity, form.get("username"), form.get("password"), from).await {
-        Ok(signed_in) => Ok(enter(&portal, &signed_in, form.get("next"))),
+    match sign_in(&portal, &session, form.get("username"), form.get("password"), from).await {
+        Ok(_) => Ok(Redirect::to(&safe_next(form.get("next"))).into_response()),
         Err(error) if matches!(error.kind(), Kind::NotSignedIn | Kind::TooManyRequests | Kind::Unavailable) => {
             let again = LoginForm {
                 error: Some(error.detail().to_owned()),
@@ -199,33 +201,32 @@ pub(super) async fn log_in(
 
 pub(super) async fn log_out(
     State(portal): State<Arc<Portal>>,
+    session: Session,
     identity: Identity,
-    headers: HeaderMap,
     claimed: Claimed,
 ) -> Result<Response> {
-    if let Some(principal) = identity.principal()? {
-        portal.access.log_out(&principal).await?;
+    if identity.principal()?.is_some_and(|principal| principal.login().is_some()) {
+        portal.access.log_out(&session).await?;
     }
     // A form of another site's comes without the cookie, and must not take it away either.
-    let shown = identity::login_cookie(&headers, &portal.config) != Cookie::None;
+    let shown = session.id().is_some() || matches!(identity, Identity::TwoCookies);
     let drop = shown.then(|| (header::SET_COOKIE, identity::drop_login_cookie(&portal.config)));
     Ok((AppendHeaders(drop), Redirect::to(claimed.after_sign_out(&portal))).into_response())
 }
 
 async fn sign_in(
     portal: &Portal,
-    identity: &Identity,
+    session: &Session,
     username: &str,
     password: &str,
     from: IpAddr,
-) -> Result<SignedIn> {
-    let previous = identity.somebody().and_then(|principal| principal.login());
-    let outcome = portal.access.log_in(username, password, from, previous).await;
+) -> Result<Arc<Principal>> {
+    let outcome = portal.access.log_in(session, username, password, from).await;
     count(portal, &outcome);
     Ok(outcome?)
 }
 
-fn count(portal: &Portal, outcome: &auth::Result<SignedIn>) {
+fn count(portal: &Portal, outcome: &auth::Result<Arc<Principal>>) {
     portal.metrics.signed_in(match outcome {
         Ok(_) => "ok",
         Err(auth::Error::BadCredentials { .. }) => "failed",

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::model::{Timestamp, quota::Usage};
 
+/// The user who sends the request.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Me {
     #[schema(format = "uuid")]
@@ -28,15 +29,15 @@ pub(super) struct Me {
     /// `user`, `operator` or `admin`.
     role: &'static str,
     groups: Vec<String>,
-    /// The groups that they manage.
+    /// The groups that the user manages.
     manages: Vec<String>,
     /// Where the account comes from: `local` or `ldap`.
     source: String,
-    /// What the token that asks may do; null for a login, empty for everything.
+    /// The scopes of the token that was used: null for a login, empty for a token without restrictions.
     scopes: Option<Vec<String>>,
-    /// Each limit as it binds, by field.
+    /// The effective limits, by field.
     quota: BTreeMap<String, Effective>,
-    /// What is in use now.
+    /// The current usage.
     usage: Usage,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -44,7 +45,7 @@ pub(super) struct Me {
     last_seen_at: Option<Timestamp>,
 }
 
-/// Who is asking, with quota and usage.
+/// Returns the user who sends the request, with quota and usage.
 #[utoipa::path(
     get, path = "/me", tag = "me",
     responses((status = 200, body = Me), (status = 401, description = "Not signed in", body = Problem))
@@ -72,20 +73,20 @@ pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> 
 #[serde(deny_unknown_fields)]
 pub(super) struct PasswordRequest {
     current_password: String,
-    /// At least 10 characters, no other rule.
+    /// At least 10 characters. There is no other rule.
     #[schema(min_length = 10, max_length = 1024)]
     new_password: String,
 }
 
-/// Change one's own password; all other logins end.
+/// Changes your password and ends all your other logins.
 #[utoipa::path(
     post, path = "/me/password", tag = "me", request_body = PasswordRequest,
     responses(
         (status = 204, description = "Changed; all other logins have ended"),
         (status = 401, description = "Not signed in", body = Problem),
         (status = 403, description = "No proof of origin, or a token with scopes", body = Problem),
-        (status = 409, description = "The password is kept by the site's directory", body = Problem),
-        (status = 422, description = "The current password is wrong, or the new one too short", body = Problem),
+        (status = 409, description = "The password is managed by the site's directory", body = Problem),
+        (status = 422, description = "The current password is wrong, or the new one is too short", body = Problem),
         (status = 429, description = "Too many failed attempts", body = Problem),
     )
 )]

@@ -1,23 +1,21 @@
-//! Pages and API: everything that speaks HTTP with people and their programs. This file is
-//! the map: the state that handlers share and all routes. `finish` and `guard` stand around
-//! them, `extract` reads requests, `error` holds every status code, `page` and `views` draw.
+//! Pages and API: everything that speaks HTTP. This file is the map: the state that handlers share and all routes.
+//! `finish` and `guard` stand around them, `extract` reads requests, `error` has the status codes, `views` draws.
 
 mod announcements;
 mod assets;
 #[expect(unused_qualifications, reason = "written by utoipa's macro for the parameters of a list")]
 mod audit;
-mod cards;
 mod catalogue;
-mod causes;
 pub mod claim;
 mod cluster;
 mod config;
 mod csv;
 mod datasets;
 pub mod error;
+mod error_mapping;
+mod event_stream;
 pub mod extract;
 mod files;
-mod finish;
 pub mod forwarded;
 mod front;
 pub mod gateway;
@@ -27,9 +25,9 @@ mod health_report;
 mod home;
 mod href;
 pub mod identity;
+mod images;
 mod jobs;
 mod json;
-mod live;
 mod live_requests;
 mod log;
 mod login;
@@ -39,18 +37,19 @@ mod metrics;
 mod models;
 mod notices;
 mod notifications;
+mod openapi;
 mod packages;
 pub mod page;
 mod paging;
 mod people;
+pub mod probe;
 mod quotas;
-pub mod reach;
+mod request_scope;
 mod routes;
 mod runs;
+mod search;
 mod sessions;
 mod settings;
-mod show;
-mod start_form;
 mod streams;
 mod sweeps;
 mod ticket;
@@ -64,28 +63,23 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use axum::{
-    Router,
-    extract::DefaultBodyLimit,
-    middleware::from_fn_with_state,
-    response::{IntoResponse, Response},
-    routing::any,
-};
+use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, routing::any};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::routes;
 
 pub use config::{AppsOrigin, WebConfig};
 pub use error::{Error, Result};
-pub use finish::Side;
 pub use forwarded::ClientHeader;
 pub use front::Front;
-pub use health_report::Surroundings;
+pub use health::document_faults;
+pub use health_report::ReportContext;
 pub use identity::Identity;
 pub use metrics::Metrics;
+pub use request_scope::Listener;
 pub use routes::{Api, Pages, Route};
 
-pub use crate::auth::scopes::Needs;
+pub use crate::auth::scopes::RequiredScopes;
 
 use crate::{
     announcements::Announcements,
@@ -132,13 +126,13 @@ pub struct Portal {
     pub announcements: Arc<Announcements>,
     pub notifications: Arc<Notifications>,
     /// What the health page looks at besides the services.
-    pub surroundings: Surroundings,
+    pub surroundings: ReportContext,
     /// When this process began.
     pub since: Timestamp,
     /// The portal is ending: streams close.
     pub stopping: CancellationToken,
     /// The OpenAPI document, made from the routes.
-    document: OnceLock<String>,
+    document: OnceLock<health::Document>,
 }
 
 /// What a portal is made of.
@@ -152,7 +146,7 @@ pub struct Parts {
     pub runs: Arc<Runs>,
     pub announcements: Arc<Announcements>,
     pub notifications: Arc<Notifications>,
-    pub surroundings: Surroundings,
+    pub surroundings: ReportContext,
     pub single_user: Option<String>,
     /// Our own program, where workloads may run it.
     pub program: PathBuf,
@@ -182,7 +176,7 @@ impl Portal {
             clock: sessions.clock.clone(),
             access,
             config,
-            metrics: Metrics::default(),
+            metrics: Metrics::with_waits_of(&sessions),
             since: sessions.clock.now(),
             datasets: Datasets::new(jobs.clone(), files.clone(), program),
             sweeps: Sweeps::new(jobs.clone(), sessions.clone(), runs.clone()),
@@ -222,10 +216,12 @@ impl Portal {
             }),
             csrf_token: somebody.map(|principal| principal.csrf_token().to_owned()).unwrap_or_default(),
             theme: somebody.map(|principal| Theme::parse(&principal.theme)).unwrap_or_default(),
-            announcements: announcements::strip::strip(self, somebody.map(|principal| principal.id())),
+            announcements: announcements::banner::strip(self, somebody.map(|principal| principal.id())),
             insecure_http: self.config.insecure_http,
             portal: String::new(),
             note_on_quotas: self.config.note_on_quotas(),
+            has_queue: self.sessions.scheduler.has_queue(),
+            has_images: somebody.is_some_and(|principal| self.has_images(principal)),
         }
     }
 }
@@ -233,11 +229,17 @@ impl Portal {
 /// The routes below `/api/v1`.
 #[expect(clippy::too_many_lines, reason = "one router on one page names every route, with its scopes")]
 fn api() -> Api {
-    of_oneself()
+    self_service_routes()
         .and(&scopes::CATALOGUE)
         .routes(routes!(catalogue::profiles))
         .routes(routes!(catalogue::environments))
         .routes(routes!(catalogue::modules))
+        .routes(routes!(images::list, images::add))
+        .routes(routes!(images::find, images::remove))
+        .routes(routes!(images::pull))
+        .routes(routes!(images::suggestions))
+        .routes(routes!(images::storage::find))
+        .routes(routes!(images::storage::clean))
         .and(&scopes::ADMISSION)
         .routes(routes!(sessions::admission))
         .and(&scopes::SESSIONS)
@@ -247,6 +249,7 @@ fn api() -> Api {
         .routes(routes!(sessions::keep))
         .routes(routes!(sessions::log))
         .routes(routes!(sessions::events))
+        .routes(routes!(sessions::hardware::hardware))
         .and(&scopes::JOBS)
         .routes(routes!(jobs::list, jobs::submit))
         .routes(routes!(jobs::find, jobs::change, jobs::delete))
@@ -270,6 +273,7 @@ fn api() -> Api {
         .routes(routes!(runs::jobs::find))
         .routes(routes!(jobs::hardware::find))
         .routes(routes!(datasets::list, datasets::create))
+        .routes(routes!(datasets::preview))
         .routes(routes!(datasets::find, datasets::change, datasets::remove))
         .routes(routes!(datasets::cancel))
         .routes(routes!(datasets::build))
@@ -330,6 +334,7 @@ fn api() -> Api {
         .routes(routes!(cluster::api::nodes))
         .routes(routes!(cluster::machines::partitions))
         .routes(routes!(cluster::machines::offered))
+        .routes(routes!(cluster::machines::reserved))
         .and(&scopes::JOBS)
         .routes(routes!(cluster::queue::list))
         .routes(routes!(cluster::queue::cancel))
@@ -347,15 +352,15 @@ fn api() -> Api {
         .routes(routes!(announcements::maintenance::find, announcements::maintenance::change))
         .and(&scopes::HEALTH)
         .routes(routes!(health_report::report))
-        .and(&scopes::EVERYBODY)
-        .routes(routes!(health::document))
+        .and(&scopes::PUBLIC)
+        .routes(health::compressed(routes!(health::document)))
 }
 
 /// What is about whoever asks.
-fn of_oneself() -> Api {
-    Api::within(&scopes::EVERYBODY)
+fn self_service_routes() -> Api {
+    Api::within(&scopes::PUBLIC)
         .routes(routes!(login::api_log_in))
-        .and(&scopes::ONESELF)
+        .and(&scopes::OWN_ACCOUNT)
         .routes(routes!(me::me))
         .and(&scopes::ACCOUNT)
         .routes(routes!(login::api_log_out))
@@ -378,16 +383,19 @@ fn pages() -> Pages {
     models::routes::pages(admin_pages())
         .and(&scopes::ACCOUNT)
         .get("/", home::page)
-        .get("/events", live::stream)
+        .get("/events", event_stream::stream)
         .get("/notices", notices::fragment)
-        .get("/sessions/new", start_form::page)
-        .post("/sessions", start_form::start)
-        .get("/sessions/{id}", show::page)
-        .get("/sessions/{id}/card", show::fragment)
-        .post("/sessions/{id}/stop", show::stop)
-        .post("/sessions/{id}/extend", show::extend)
-        .post("/sessions/{id}/keep", show::keep)
-        .post("/sessions/{id}/start-again", show::start_again)
+        .get("/search", search::page)
+        .post("/tensorboard", sessions::board::show)
+        .get("/sessions", sessions::list::page)
+        .get("/sessions/new", sessions::form::page)
+        .post("/sessions", sessions::form::start)
+        .get("/sessions/{id}", sessions::show::page)
+        .get("/sessions/{id}/card", sessions::show::fragment)
+        .post("/sessions/{id}/stop", sessions::show::stop)
+        .post("/sessions/{id}/extend", sessions::show::extend)
+        .post("/sessions/{id}/keep", sessions::show::keep)
+        .post("/sessions/{id}/start-again", sessions::show::start_again)
         .get("/jobs", jobs::pages::list)
         .post("/jobs", jobs::form::submit)
         .get("/jobs/new", jobs::form::page)
@@ -405,6 +413,7 @@ fn pages() -> Pages {
         .post("/jobs/{id}/resume", jobs::pages::resume)
         .post("/jobs/{id}/star", jobs::pages::star)
         .post("/jobs/{id}/delete", jobs::pages::delete)
+        .get("/images", images::pages::list)
         .get("/cluster", cluster::page)
         .post("/cluster/sessions/{id}/ask", cluster::ask)
         .get("/queue", cluster::queue::page)
@@ -412,6 +421,7 @@ fn pages() -> Pages {
         .get("/datasets", datasets::pages::list)
         .post("/datasets", datasets::pages::create)
         .get("/datasets/new", datasets::pages::new)
+        .post("/datasets/preview", datasets::pages::preview)
         .get("/datasets/{id}", datasets::pages::show)
         .post("/datasets/{id}/cancel", datasets::pages::cancel)
         .post("/datasets/{id}/build", datasets::pages::build)
@@ -451,26 +461,32 @@ fn pages() -> Pages {
         .post("/settings/groups/{group}/leave", people::invitations::leave)
         .post("/invitations/{group}/accept", people::invitations::accept_by_form)
         .post("/invitations/{group}/decline", people::invitations::decline_by_form)
-        .get("/announcements/strip", announcements::strip::fragment)
-        .post("/announcements/{id}/dismiss", announcements::strip::dismiss)
+        .get("/announcements/strip", announcements::banner::fragment)
+        .post("/announcements/{id}/dismiss", announcements::banner::dismiss)
         .get("/docs/api", health::api_page)
+        .and(&scopes::METRICS)
         .get("/metrics", health::metrics)
-        .and(&scopes::EVERYBODY)
+        .and(&scopes::PUBLIC)
         .get("/login", login::page)
         .post("/login", login::log_in)
         .post("/logout", login::log_out)
         .get("/problems/{kind}", health::problem)
         .get("/healthz", health::alive)
         .get("/readyz", health::ready)
-        .get(reach::FACTS, reach::facts)
-        .get(reach::ECHO, reach::echo)
-        .get(reach::EVENTS, reach::portals_events)
+        .get(probe::FACTS, probe::facts)
+        .get(probe::ECHO, probe::echo)
+        .get(probe::EVENTS, probe::portals_events)
         .add("GET", "/static/{*path}", assets::files())
+        .add("GET", "/favicon.ico", assets::icon())
 }
 
 /// What administrators see and do.
 fn admin_pages() -> Pages {
     Pages::within(&scopes::UNSCOPED)
+        .post("/images", images::pages::add)
+        .post("/images/clean", images::pages::clean)
+        .post("/images/{name}/pull", images::pages::pull)
+        .post("/images/{name}/remove", images::pages::remove)
         .get("/admin/users", people::pages::list)
         .post("/admin/users", people::pages::create)
         .get("/admin/users/{name}", people::pages::show)
@@ -520,45 +536,45 @@ fn admin_pages() -> Pages {
 
 /// The portal's main listener.
 pub fn router(portal: Arc<Portal>) -> Router {
-    let (api, mut document) = api().split();
-    routes::describe(&mut document);
-    let _ = portal.document.set(document.to_json().expect("the document is plain data"));
+    let (api, document) = api().split();
+    let _ = portal.document.set(health::Document::new(&document));
     finished(api.merge(pages().into_router()), portal.clone())
         .merge(Router::new().route(APP, any(gateway::on_portal)).with_state(portal))
 }
 
-/// The way into apps. It stands outside all layers, because every request of every notebook
-/// comes here: `gateway` does itself what is needed of theirs.
+/// The way into apps, outside all layers: every request of a notebook comes here, and `gateway` does what is needed.
 const APP: &str = "/s/{*rest}";
 
-/// The apps' own listener, or their names on the portal's: the way into apps, the files that its few pages need, and what
-/// `lyceum check` asks.
+/// The apps' own listener, or their names on the portal's: the way into apps, its pages' files, and the check's routes.
 pub fn apps_router(portal: Arc<Portal>) -> Router {
-    Pages::within(&scopes::EVERYBODY)
+    Pages::within(&scopes::PUBLIC)
         .get("/", gateway::front_door)
-        .get(reach::FACTS, reach::facts)
-        .get(reach::ECHO, reach::echo)
-        .get(reach::EVENTS, reach::apps_events)
+        .get(probe::FACTS, probe::facts)
+        .get(probe::ECHO, probe::echo)
+        .get(probe::EVENTS, probe::apps_events)
         .add("GET", "/static/{*path}", assets::files())
+        .add("GET", "/favicon.ico", assets::icon())
         .into_router()
         .fallback(async || Error::not_found())
         .method_not_allowed_fallback(async || Error::method_not_allowed())
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state((portal.clone(), Side::Apps), finish::finish))
+        .layer(CatchPanicLayer::custom(request_scope::panicked))
+        .layer(from_fn_with_state((portal.clone(), Listener::Apps), request_scope::finish))
         .route(APP, any(gateway::on_apps))
         .with_state(portal)
 }
 
-/// Puts around routes what must stand around all of ours: identity, proof of origin, the
-/// shape of errors, headers, limits, the log.
+/// Puts around routes what must stand around all of ours: identity, proof of origin, the browser's
+/// session, the shape of errors, headers, limits, the log.
 pub fn finished(routes: Router<Arc<Portal>>, portal: Arc<Portal>) -> Router {
     routes
         .fallback(async || Error::not_found())
         .method_not_allowed_fallback(async || Error::method_not_allowed())
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(identity::sessions(&portal))
+        .layer(from_fn_with_state(portal.clone(), identity::cookies_that_count))
         .layer(from_fn_with_state(portal.clone(), guard::same_origin))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state((portal.clone(), Side::Portal), finish::finish))
+        .layer(CatchPanicLayer::custom(request_scope::panicked))
+        .layer(from_fn_with_state((portal.clone(), Listener::Portal), request_scope::finish))
         .with_state(portal)
 }
 
@@ -568,13 +584,7 @@ pub fn all_routes() -> Vec<Route> {
 }
 
 /// Every route with what it needs of a token that has scopes.
-pub fn declared() -> Vec<(Route, &'static Needs)> {
+pub fn declared() -> Vec<(Route, &'static RequiredScopes)> {
     let app = Route { method: "ANY".to_owned(), path: APP.to_owned() };
     api().declared().into_iter().chain(pages().declared()).chain([(app, &scopes::APPS)]).collect()
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands it over by value")]
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
-    let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Error::internal(format!("a panic: {}", message.unwrap_or("of unknown kind"))).into_response()
 }

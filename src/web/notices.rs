@@ -11,10 +11,11 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    Portal, cards,
+    Portal,
     error::Result,
     extract::{CurrentUser, Query},
     page::Page,
+    sessions::cards,
     views::{NoticeLine, Notices},
 };
 use crate::{db::sessions::Filter, model::ending::Notice};
@@ -24,7 +25,7 @@ const LIVE: i64 = 200;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Asked {
+pub struct NoticesQuery {
     /// This browser tells of jobs.
     jobs: bool,
 }
@@ -34,7 +35,7 @@ pub async fn fragment(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<NoticesQuery>,
 ) -> Result<Response> {
     let own = Filter { owner: Some(user.id()), live_only: true, sessions_only: true, limit: LIVE, ..Filter::default() };
     let sessions = portal.sessions.list(own).await?;

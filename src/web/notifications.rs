@@ -20,34 +20,38 @@ use super::{
 use crate::{
     model::{
         JobId, NotificationId, Timestamp,
-        notification::{Delivery, Event, Notification, OFFERED, Unseen, Way},
+        notification::{Delivery, Event, Notification, OFFERED, UnseenJob, Way},
     },
     notifications::{Overview, WishesRequest},
 };
 
-/// What somebody chose, what they could choose, and what they were told.
+/// Your notification settings, the available channels, and your latest notifications.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Notifications)]
 pub struct NotificationsView {
+    /// The events that you are notified about.
     pub events: Vec<Event>,
-    /// The address for e-mail.
+    /// The e-mail address that notifications are sent to.
     pub mail: Option<String>,
+    /// The address that notifications are posted to.
     pub webhook: Option<String>,
+    /// A running job counts as stalled after this time without a new point.
     pub stalled_after_seconds: i64,
-    /// Whether this portal sends e-mail.
+    /// Whether this portal can send e-mail.
     pub mail_offered: bool,
-    /// The hosts that webhooks may lead to.
+    /// The hosts that webhooks may use.
     pub webhook_hosts: Vec<String>,
-    /// What the bodies are signed with that go to the webhook; told in answer to a change alone.
+    /// The secret that signs the bodies sent to the webhook. Only returned in response to a change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub webhook_secret: Option<String>,
-    /// The latest ones, newest first.
+    /// The latest notifications, newest first.
     pub latest: Vec<NotificationView>,
-    /// What browsers show of one's jobs until one has seen it, newest first.
+    /// Notifications about your jobs that you have not seen yet, newest first. Browsers show these.
     pub unseen: Vec<UnseenView>,
 }
 
+/// A notification that its recipient has not seen yet.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UnseenNotification)]
 pub struct UnseenView {
@@ -60,23 +64,24 @@ pub struct UnseenView {
     pub at: Timestamp,
 }
 
-impl From<Unseen> for UnseenView {
-    fn from(Unseen { message, at, .. }: Unseen) -> Self {
+impl From<UnseenJob> for UnseenView {
+    fn from(UnseenJob { message, at, .. }: UnseenJob) -> Self {
         let job = message.job.map(|(job, _)| job);
         Self { event: message.event, title: message.title, text: message.text, job, at }
     }
 }
 
-/// What one has seen.
+/// The notifications to mark as seen.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = SeenRequest)]
 pub struct Seen {
-    /// What happened to this job; null: to all.
+    /// Mark the notifications of this job. If null, mark all notifications.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub job: Option<JobId>,
 }
 
+/// A notification and the state of its delivery.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Notification)]
 pub struct NotificationView {
@@ -89,11 +94,11 @@ pub struct NotificationView {
     #[schema(value_type = Option<String>, format = "uuid")]
     pub job: Option<JobId>,
     pub state: Delivery,
-    /// How often it was tried.
+    /// The number of delivery attempts.
     pub attempts: i64,
     #[schema(value_type = String, format = "date-time")]
     pub at: Timestamp,
-    /// Why it is not delivered.
+    /// Why it was not delivered.
     pub error: Option<String>,
 }
 
@@ -130,13 +135,15 @@ impl NotificationsView {
     }
 }
 
-/// What one is told of one's jobs, by which ways, and the latest of it.
+/// Returns your notification settings and your latest notifications.
 #[utoipa::path(get, path = "/me/notifications", tag = "me", responses((status = 200, body = NotificationsView)))]
 pub(super) async fn find(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<NotificationsView>> {
     Ok(Answer(NotificationsView::new(portal.notifications.overview(&user.user).await?, false)))
 }
 
-/// Chooses what one is told from now on, and how; what is left out is not told.
+/// Replaces your notification settings.
+///
+/// Events that are omitted are switched off.
 #[utoipa::path(put, path = "/me/notifications", tag = "me", request_body = WishesRequest,
     responses((status = 200, body = NotificationsView)))]
 pub(super) async fn change(
@@ -147,17 +154,20 @@ pub(super) async fn change(
     Ok(Answer(NotificationsView::new(portal.notifications.change(&user.user, request).await?, true)))
 }
 
-/// Sends a message by each way that one has chosen.
+/// Sends a test notification through each channel that you have set up.
 #[utoipa::path(post, path = "/me/notifications/test", tag = "me",
-    responses((status = 204, description = "It is on its way"), (status = 409, description = "No way is chosen", body = Problem)))]
+    responses((status = 204, description = "The test is being sent"),
+        (status = 409, description = "No channel is set up", body = Problem)))]
 pub(super) async fn try_out(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Response> {
     portal.notifications.try_out(&user.user).await?;
     Ok(NoContent.into_response())
 }
 
-/// Says that one has seen what happened to one's jobs; browsers show it no longer.
+/// Marks notifications about your jobs as seen.
+///
+/// Browsers no longer show them.
 #[utoipa::path(post, path = "/me/notifications/seen", tag = "me", request_body = Seen,
-    responses((status = 204, description = "It is seen")))]
+    responses((status = 204, description = "Marked as seen")))]
 pub(super) async fn see(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -178,11 +188,11 @@ pub(super) async fn save(user: CurrentUser, State(portal): State<Arc<Portal>>, f
         stalled_after_seconds: minutes.clone().and_then(Result::ok).map(|minutes| minutes.saturating_mul(60)),
     };
     let outcome = match minutes {
-        Some(Err(_)) => Err(Error::field("stalled_minutes", "invalid_value", "is a whole number")),
+        Some(Err(_)) => Err(Error::field("stalled_minutes", "invalid_value", "must be a whole number")),
         _ => portal.notifications.change(&user.user, request.clone()).await.map_err(Error::from),
     };
     match outcome {
-        Ok(_) => Ok(Redirect::to("/settings?done=notifications#told").into_response()),
+        Ok(_) => Ok(Redirect::to("/settings?done=notifications#job-notifications").into_response()),
         Err(error) => {
             settings::again(&portal, &user, error, |view| view.told.keep(&request, form.get("stalled_minutes"))).await
         }
@@ -192,5 +202,5 @@ pub(super) async fn save(user: CurrentUser, State(portal): State<Arc<Portal>>, f
 /// `POST /settings/notifications/test`
 pub(super) async fn save_test(user: CurrentUser, State(portal): State<Arc<Portal>>, _form: Form) -> Result<Redirect> {
     portal.notifications.try_out(&user.user).await?;
-    Ok(Redirect::to("/settings?done=test#told"))
+    Ok(Redirect::to("/settings?done=test#job-notifications"))
 }

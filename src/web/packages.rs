@@ -22,36 +22,38 @@ use super::{
 };
 use crate::sessions::OwnPackages;
 
-/// What one installed oneself over one environment.
+/// Packages that you installed on top of one environment.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OwnEnvironment)]
 pub(super) struct OwnEnvironmentView {
-    /// Of its folder below `~/.local/share/lyceum/environments`.
+    /// The name of its folder below `~/.local/share/lyceum/environments`.
     name: String,
-    /// The environment that it lies over.
+    /// The shared environment.
     environment: String,
     python_version: String,
-    /// False for what an earlier Python was installed for: no session sees it.
+    /// False if the packages were installed for an earlier Python. Sessions do not use them.
     current: bool,
     size_bytes: u64,
-    /// False where counting took too long: then it is larger.
+    /// False if measuring took too long. The actual size is then larger.
     size_complete: bool,
     package_count: usize,
-    /// The first hundred, by name.
+    /// The first hundred packages, by name.
     packages: Vec<PackageView>,
-    /// Live sessions that run in it.
+    /// Live sessions that use these packages.
     used_by: Vec<UserOfPackages>,
 }
 
+/// An installed package.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OwnPackage)]
 struct PackageView {
     name: String,
     version: String,
-    /// The version of the shared environment that it hides.
+    /// The version in the shared environment that it replaces.
     instead_of: Option<String>,
 }
 
+/// A session and its name.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SessionName)]
 struct UserOfPackages {
@@ -81,13 +83,13 @@ impl From<OwnPackages> for OwnEnvironmentView {
     }
 }
 
-/// What one installed oneself, by environment.
+/// Lists the packages that you installed, by environment.
 #[utoipa::path(
     get, path = "/me/environments", tag = "me",
     responses(
         (status = 200, body = Listed<OwnEnvironmentView>),
         (status = 401, description = "Not signed in", body = Problem),
-        (status = 503, description = "The home directory does not answer", body = Problem),
+        (status = 503, description = "The home directory does not respond", body = Problem),
     )
 )]
 pub(super) async fn list(
@@ -98,16 +100,18 @@ pub(super) async fn list(
     Ok(Answer(Listed { items: own.into_iter().map(OwnEnvironmentView::from).collect(), next_cursor: None }))
 }
 
-/// Remove all that one installed into one; sessions that use it go on running.
+/// Removes all packages that you installed on top of one environment.
+///
+/// Sessions that use them continue to run.
 #[utoipa::path(
     delete, path = "/me/environments/{name}", tag = "me", params(("name" = String, Path)),
     responses(
         (status = 204, description = "Removed"),
         (status = 401, description = "Not signed in", body = Problem),
         (status = 403, description = "No proof of origin, or a token with scopes", body = Problem),
-        (status = 404, description = "There is none of that name", body = Problem),
-        (status = 409, description = "It could not be removed; the detail says why", body = Problem),
-        (status = 503, description = "The home directory does not answer", body = Problem),
+        (status = 404, description = "There are no packages of this name", body = Problem),
+        (status = 409, description = "They could not be removed. The detail says why.", body = Problem),
+        (status = 503, description = "The home directory does not respond", body = Problem),
     )
 )]
 pub(super) async fn reset(
@@ -120,7 +124,7 @@ pub(super) async fn reset(
 }
 
 #[derive(Deserialize)]
-pub(super) struct Visit {
+pub(super) struct PageParams {
     done: Option<String>,
 }
 
@@ -128,10 +132,12 @@ pub(super) struct Visit {
 pub(super) async fn page(
     State(portal): State<Arc<Portal>>,
     user: CurrentUser,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let notice = (visit.done.as_deref() == Some("reset")).then(|| {
-        "They are removed. Restart the kernels of running notebooks: they still hold what they imported.".to_owned()
+        "The packages were removed. Restart the kernels of running notebooks to unload packages that they have \
+         imported."
+            .to_owned()
     });
     draw(&portal, &user, notice).await.map(IntoResponse::into_response)
 }

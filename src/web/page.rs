@@ -31,6 +31,10 @@ pub struct Layout {
     pub portal: String,
     /// Who else keeps people to limits, for the pages about those.
     pub note_on_quotas: Option<&'static str>,
+    /// Whether the cluster has a queue of its own, which has a page.
+    pub has_queue: bool,
+    /// Whether there are images that the reader may use, or add.
+    pub has_images: bool,
 }
 
 impl Layout {
@@ -51,14 +55,22 @@ impl Layout {
         env!("CARGO_PKG_VERSION")
     }
 
-    /// The entries of the navigation, in their order.
-    pub fn entries(&self) -> impl Iterator<Item = &'static Entry> {
+    /// Returns the groups of the navigation with their entries, in their order.
+    pub fn navigation(&self) -> impl Iterator<Item = (&'static str, Vec<&'static Entry>)> {
         let managing = match &self.viewer {
             Some(viewer) if viewer.sees_everything() => Some(&ADMINISTRATION),
             Some(viewer) if viewer.manages_groups => Some(&GROUPS),
             _ => None,
         };
-        ENTRIES.iter().chain(managing)
+        let is_shown = |entry: &&Entry| match entry.nav {
+            Nav::Queue => self.has_queue,
+            Nav::Images => self.has_images,
+            _ => true,
+        };
+        NAVIGATION.iter().map(move |(title, entries)| {
+            let own = managing.filter(|_| *title == ACCOUNT);
+            (*title, entries.iter().filter(is_shown).chain(own).collect())
+        })
     }
 
     /// Whether the reader sees other people's things.
@@ -79,14 +91,17 @@ pub enum Nav {
     #[default]
     None,
     Home,
-    NewSession,
+    Sessions,
     Jobs,
-    Cluster,
+    Sweeps,
     Datasets,
-    Models,
-    Files,
     Runs,
+    Models,
+    Cluster,
+    Queue,
+    Images,
     Usage,
+    Files,
     Settings,
     ApiDocs,
     Administration,
@@ -101,18 +116,43 @@ pub struct Entry {
     pub icon: &'static str,
 }
 
-const ENTRIES: [Entry; 11] = [
-    Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
-    Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
-    Entry { nav: Nav::Jobs, href: "/jobs", label: "Jobs", icon: "job" },
-    Entry { nav: Nav::Cluster, href: "/cluster", label: "Cluster", icon: "chip" },
-    Entry { nav: Nav::Datasets, href: "/datasets", label: "Datasets", icon: "image" },
-    Entry { nav: Nav::Models, href: "/models", label: "Models", icon: "model" },
-    Entry { nav: Nav::Files, href: "/files", label: "Files", icon: "folder" },
-    Entry { nav: Nav::Runs, href: "/runs", label: "Runs", icon: "curve" },
-    Entry { nav: Nav::Usage, href: "/usage", label: "Usage", icon: "chart" },
-    Entry { nav: Nav::Settings, href: "/settings", label: "Settings", icon: "settings" },
-    Entry { nav: Nav::ApiDocs, href: "/docs/api", label: "API", icon: "code" },
+const ACCOUNT: &str = "Account";
+
+const NAVIGATION: [(&str, &[Entry]); 4] = [
+    (
+        "Work",
+        &[
+            Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
+            Entry { nav: Nav::Sessions, href: "/sessions", label: "Sessions", icon: "notebook" },
+            Entry { nav: Nav::Jobs, href: "/jobs", label: "Jobs", icon: "job" },
+            Entry { nav: Nav::Sweeps, href: "/sweeps", label: "Sweeps", icon: "sliders" },
+            Entry { nav: Nav::Files, href: "/files", label: "Files", icon: "folder" },
+        ],
+    ),
+    (
+        "Machine learning",
+        &[
+            Entry { nav: Nav::Datasets, href: "/datasets", label: "Datasets", icon: "image" },
+            Entry { nav: Nav::Runs, href: "/runs", label: "Runs", icon: "curve" },
+            Entry { nav: Nav::Models, href: "/models", label: "Models", icon: "model" },
+        ],
+    ),
+    (
+        "Cluster",
+        &[
+            Entry { nav: Nav::Cluster, href: "/cluster", label: "Nodes and GPUs", icon: "chip" },
+            Entry { nav: Nav::Queue, href: "/queue", label: "Queue", icon: "list" },
+            Entry { nav: Nav::Images, href: "/images", label: "Images", icon: "app" },
+            Entry { nav: Nav::Usage, href: "/usage", label: "Usage", icon: "chart" },
+        ],
+    ),
+    (
+        ACCOUNT,
+        &[
+            Entry { nav: Nav::Settings, href: "/settings", label: "Settings", icon: "settings" },
+            Entry { nav: Nav::ApiDocs, href: "/docs/api", label: "API", icon: "code" },
+        ],
+    ),
 ];
 
 /// For whoever sees everything.
@@ -169,7 +209,7 @@ impl Theme {
 
     pub fn label(self) -> &'static str {
         match self {
-            Self::System => "As the system",
+            Self::System => "System",
             Self::Light => "Light",
             Self::Dark => "Dark",
         }
@@ -274,7 +314,7 @@ pub mod filters {
         time::{human_duration, human_hours},
     };
 
-    /// Bytes as people write them: `1.5 GB`.
+    /// Bytes as people write them: `1.5 GiB`.
     #[askama::filter_fn]
     pub fn bytes(bytes: &i64, _: &dyn askama::Values) -> Result<String, Infallible> {
         Ok(human_size(*bytes))
@@ -311,6 +351,30 @@ pub struct Page<T>(pub T);
 
 impl<T: Template> IntoResponse for Page<T> {
     fn into_response(self) -> Response {
-        Html(self.0.render().expect("templates write to memory and call nothing that fails")).into_response()
+        let html = self.0.render().expect("templates write to memory and call nothing that fails");
+        Html(without_indentation(&html)).into_response()
+    }
+}
+
+/// Removes the indentation of lines that begin with a tag behind a line that ends with one, a tenth of a long page.
+/// Text is not touched: what users write contains no tags, and lines in a `pre` begin and end with text.
+fn without_indentation(html: &str) -> String {
+    let mut page = String::with_capacity(html.len());
+    for line in html.split_inclusive('\n') {
+        let bare = line.trim_start_matches(' ');
+        let is_between_tags = bare.starts_with('<') && page.ends_with(">\n");
+        page.push_str(if is_between_tags { bare } else { line });
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_indentation_between_tags_goes() {
+        let html =
+            "<ul>\n  <li>\n    two\n  words</li>\n  <li>  x</li>\n</ul>\n<pre>a\n  b\n  &lt;c&gt;\n</pre>\n  text\n";
+        let page = "<ul>\n<li>\n    two\n  words</li>\n<li>  x</li>\n</ul>\n<pre>a\n  b\n  &lt;c&gt;\n</pre>\n  text\n";
+        assert_eq!(super::without_indentation(html), page);
     }
 }

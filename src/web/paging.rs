@@ -11,17 +11,17 @@ use super::{
     error::{Error, Result},
     json::Long,
 };
-use crate::model::IdPart;
+use crate::{model::IdPart, web::views::More};
 
 /// `?limit=` and `?cursor=` of a list.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Paging {
-    /// At most so many items, 1 to 500.
+    /// Maximum number of items to return, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl Paging {
     pub fn limit(&self) -> Result<i64> {
         match self.limit.unwrap_or(50) {
             limit @ 1..=500 => Ok(limit),
-            _ => Err(Error::field("limit", "out_of_range", "Between 1 and 500.")),
+            _ => Err(Error::field("limit", "out_of_range", "Must be between 1 and 500.")),
         }
     }
 
@@ -42,15 +42,16 @@ impl Paging {
         let Some(cursor) = &self.cursor else { return Ok(None) };
         let id = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let id = id.and_then(|id| id.parse().ok());
-        id.map(Some).ok_or_else(|| Error::field("cursor", "invalid_value", "This is no cursor of this list."))
+        id.map(Some).ok_or_else(|| Error::field("cursor", "invalid_value", "This is not a valid cursor for this list."))
     }
 }
 
 /// One page of a list.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Listed<T> {
+    /// The items of this page.
     pub items: Vec<T>,
-    /// For the next page; null on the last one.
+    /// The cursor of the next page; null on the last page.
     pub next_cursor: Option<String>,
 }
 
@@ -79,7 +80,7 @@ impl<T> Listed<T> {
                     return Err(Error::field(
                         "cursor",
                         "gone",
-                        "The item that this cursor names has gone. Start again without a cursor.",
+                        "The item that this cursor refers to no longer exists. Start again without a cursor.",
                     ));
                 }
             },
@@ -87,6 +88,35 @@ impl<T> Listed<T> {
         let page = &all[begin..all.len().min(begin + limit)];
         let last = page.last().filter(|_| begin + page.len() < all.len());
         Ok(Self { items: page.iter().map(item).collect(), next_cursor: last.map(|one| cursor(name(one))) })
+    }
+}
+
+/// The part of a list that a page shows, and what is said of the rest.
+#[derive(Clone, Debug)]
+pub struct Part<T> {
+    pub items: Vec<T>,
+    pub more: More,
+}
+
+impl<T> Part<T> {
+    /// Cuts the page behind `asked`, the cursor of an address, out of a whole list. A cursor whose item has gone begins
+    /// at the first page. `address` makes the address of a page from its cursor, which is empty for the first one.
+    pub fn cut<I: Display>(
+        mut all: Vec<T>,
+        size: usize,
+        asked: Option<&str>,
+        id: impl Fn(&T) -> I,
+        address: impl Fn(&str) -> String,
+    ) -> Self {
+        let total = all.len();
+        let asked = asked.filter(|asked| !asked.is_empty());
+        let begin =
+            asked.and_then(|asked| all.iter().position(|item| cursor(id(item)) == asked)).map_or(0, |at| at + 1);
+        let mut items = all.split_off(begin);
+        let left = items.len().saturating_sub(size);
+        items.truncate(size);
+        let next = items.last().filter(|_| 0 < left).map(|last| (left, address(&cursor(id(last)))));
+        Self { items, more: More { total, first_href: (0 < begin).then(|| address("")), next } }
     }
 }
 
@@ -103,7 +133,9 @@ impl<T: Serialize> IntoResponse for Listed<T> {
 /// The part of an id that a list is narrowed to.
 pub(super) fn id_asked(part: Option<&str>) -> Result<Option<IdPart>> {
     let part = part.filter(|part| !part.is_empty()).map(str::parse).transpose();
-    part.map_err(|_err| Error::field("id", "invalid_value", "What an id begins or ends with: digits, a to f, hyphens."))
+    part.map_err(|_err| {
+        Error::field("id", "invalid_value", "Enter the beginning or the end of an id: digits, a to f, hyphens.")
+    })
 }
 
 #[cfg(test)]
@@ -126,6 +158,17 @@ mod tests {
         assert_eq!((second.items, second.next_cursor), (vec!["c".to_owned()], None));
         assert!(cut(&Paging::new(Some(501), None)).is_err());
         assert!(cut(&Paging::new(None, Some(cursor("d")))).is_err(), "it is gone");
+        let part = |asked: Option<&str>| {
+            Part::cut((0..5).collect(), 2, asked, |id: &i64| *id, |cursor| format!("/?after={cursor}"))
+        };
+        let (first, second) = (part(None), part(Some(&cursor(1))));
+        assert_eq!((first.items, first.more.first_href), (vec![0, 1], None));
+        assert_eq!(first.more.next, Some((3, format!("/?after={}", cursor(1)))));
+        assert_eq!((second.items, second.more.total), (vec![2, 3], 5));
+        assert_eq!(second.more.first_href.as_deref(), Some("/?after="));
+        let last = part(Some(&cursor(3)));
+        assert_eq!((last.items, last.more.next), (vec![4], None));
+        assert_eq!(part(Some("gone")).items, [0, 1], "it begins anew");
         for limit in [0, -1, 501, i64::MAX] {
             assert!(Paging::new(Some(limit), None).limit().is_err());
         }

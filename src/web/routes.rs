@@ -1,6 +1,6 @@
 //! Routes, each declared with what it needs of a token: pages go through [`Pages`], the API
 //! through [`Api`], and neither begins without saying what its routes need. Both remember, because
-//! axum's router cannot be asked what it routes.
+//! axum's router cannot be asked what it routes. `openapi` completes the document that is made here.
 
 use std::sync::Arc;
 
@@ -11,15 +11,14 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use utoipa::openapi::{
-    self, Content, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
+    self, OpenApi,
     path::{Operation, PathItem},
-    security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
 };
 
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::Portal;
-use crate::auth::scopes::{self, Needs, Scope};
+use crate::auth::scopes::{self, RequiredScopes, Scope};
 
 /// A method and a path template. `ANY` stands for all methods.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +29,7 @@ pub struct Route {
 
 /// What a request's route needs of a token with scopes; no route of ours is without it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Declared(pub &'static Needs);
+pub(super) struct RouteScopes(pub &'static RequiredScopes);
 
 /// Where the API begins.
 pub(super) const API: &str = "/api/v1";
@@ -38,20 +37,20 @@ pub(super) const API: &str = "/api/v1";
 /// Routes of the API.
 pub struct Api {
     router: OpenApiRouter<Arc<Portal>>,
-    needs: &'static Needs,
-    declared: Vec<(Route, &'static Needs)>,
+    needs: &'static RequiredScopes,
+    declared: Vec<(Route, &'static RequiredScopes)>,
 }
 
 impl Api {
     /// Begins with routes that need this of a token.
     #[must_use]
-    pub fn within(needs: &'static Needs) -> Self {
+    pub fn within(needs: &'static RequiredScopes) -> Self {
         Self { router: OpenApiRouter::new(), needs, declared: Vec::new() }
     }
 
     /// Goes on with routes that need this of a token.
     #[must_use]
-    pub fn and(self, needs: &'static Needs) -> Self {
+    pub fn and(self, needs: &'static RequiredScopes) -> Self {
         Self { needs, ..self }
     }
 
@@ -64,7 +63,7 @@ impl Api {
                 self.declared.push((route, self.needs));
             }
         }
-        let handler = handler.route_layer(Extension(Declared(self.needs)));
+        let handler = handler.route_layer(Extension(RouteScopes(self.needs)));
         Self { router: self.router.routes((schemas, paths, handler)), ..self }
     }
 
@@ -81,27 +80,29 @@ impl Api {
     }
 
     /// In the order of the document.
-    pub(super) fn declared(mut self) -> Vec<(Route, &'static Needs)> {
+    pub(super) fn declared(mut self) -> Vec<(Route, &'static RequiredScopes)> {
         self.declared.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
         self.declared
     }
 }
 
 /// Says in the document what an operation needs of a token.
-fn declare(operation: &mut Operation, needs: &Needs, method: &str) {
-    if *needs == scopes::EVERYBODY {
-        return;
-    }
+fn declare(operation: &mut Operation, needs: &RequiredScopes, method: &str) {
+    let is_public = *needs == scopes::PUBLIC;
     let needed = needs.of(method);
     let names: Vec<&str> = needed.iter().map(|scope| scope.as_str()).collect();
     let told = match needed {
-        [] => "A token needs to be one without scopes.".to_owned(),
-        all if all.len() == Scope::ALL.len() => "Any token will do, whatever its scopes.".to_owned(),
+        _ if is_public => "No token is needed.".to_owned(),
+        [] => "Tokens with scopes cannot be used.".to_owned(),
+        all if all.len() == Scope::ALL.len() => "Any token can be used, regardless of its scopes.".to_owned(),
         [one] => format!("A token with scopes needs `{}`.", one.as_str()),
         _ => format!("A token with scopes needs one of `{}`.", names.join("`, `")),
     };
     let before = operation.description.take().filter(|text| !text.is_empty());
     operation.description = Some(before.map_or_else(|| told.clone(), |text| format!("{text}\n\n{told}")));
+    if is_public {
+        return;
+    }
     let extensions = openapi::extensions::ExtensionsBuilder::new().add("x-scopes", names);
     operation.extensions.get_or_insert_default().merge(extensions.build());
 }
@@ -121,20 +122,20 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
 /// A router of pages.
 pub struct Pages {
     router: Router<Arc<Portal>>,
-    needs: &'static Needs,
-    declared: Vec<(Route, &'static Needs)>,
+    needs: &'static RequiredScopes,
+    declared: Vec<(Route, &'static RequiredScopes)>,
 }
 
 impl Pages {
     /// Begins with routes that need this of a token.
     #[must_use]
-    pub fn within(needs: &'static Needs) -> Self {
+    pub fn within(needs: &'static RequiredScopes) -> Self {
         Self { router: Router::new(), needs, declared: Vec::new() }
     }
 
     /// Goes on with routes that need this of a token.
     #[must_use]
-    pub fn and(self, needs: &'static Needs) -> Self {
+    pub fn and(self, needs: &'static RequiredScopes) -> Self {
         Self { needs, ..self }
     }
 
@@ -150,7 +151,7 @@ impl Pages {
 
     pub(super) fn add(mut self, method: &str, path: &str, handler: MethodRouter<Arc<Portal>>) -> Self {
         self.declared.push((Route { method: method.to_owned(), path: path.to_owned() }, self.needs));
-        self.router = self.router.route(path, handler.route_layer(Extension(Declared(self.needs))));
+        self.router = self.router.route(path, handler.route_layer(Extension(RouteScopes(self.needs))));
         self
     }
 
@@ -158,50 +159,7 @@ impl Pages {
         self.router
     }
 
-    pub(super) fn declared(self) -> Vec<(Route, &'static Needs)> {
+    pub(super) fn declared(self) -> Vec<(Route, &'static RequiredScopes)> {
         self.declared
     }
 }
-
-/// What the document says besides its routes, and what is alike for all of them.
-pub(super) fn describe(document: &mut OpenApi) {
-    for (path, item) in &mut document.paths.paths {
-        for (method, operation) in operations(item) {
-            complete(operation, &method.to_ascii_lowercase(), path);
-        }
-    }
-    document.info = InfoBuilder::new()
-        .title("Lyceum")
-        .version(env!("CARGO_PKG_VERSION"))
-        .description(Some("Everything that the portal's pages do. Errors are problem documents (RFC 9457)."))
-        .build();
-    let components = document.components.get_or_insert_with(openapi::Components::new);
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
-    components.add_security_scheme("token", SecurityScheme::Http(bearer));
-    let cookie = ApiKeyValue::with_description("lyceum_login", "a browser's login; changes need proof of origin");
-    components.add_security_scheme("login", SecurityScheme::ApiKey(ApiKey::Cookie(cookie)));
-    document.security = Some(vec![
-        SecurityRequirement::new("token", Vec::<String>::new()),
-        SecurityRequirement::new("login", Vec::<String>::new()),
-    ]);
-}
-
-/// Gives an operation an id of its own, and its errors their form: problem documents.
-fn complete(operation: &mut Operation, method: &str, path: &str) {
-    // Handlers of different files may share a name; a method and a path are there once.
-    let words = path.trim_start_matches("/api/v1/").split(|letter: char| !letter.is_ascii_alphanumeric());
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    operation.operation_id = Some(format!("{method}_{}", words.join("_")));
-
-    let problem = || Content::new(Some(Ref::from_schema_name("Problem")));
-    for (status, response) in &mut operation.responses.responses {
-        if let (RefOr::T(response), true) = (response, status.starts_with(['4', '5'])) {
-            response.content.clear();
-            response.content.insert(PROBLEM.to_owned(), problem().into());
-        }
-    }
-    let other = ResponseBuilder::new().description("Any error").content(PROBLEM, problem()).build();
-    operation.responses.responses.insert("default".to_owned(), other.into());
-}
-
-const PROBLEM: &str = "application/problem+json";

@@ -18,25 +18,33 @@ use super::{
     identity,
     login::ClientAddress,
     page::{Nav, Page, Theme},
+    paging::Part,
     views::{self, FieldError, InvitationRow, Moment, OwnGroup, ScopeChoice, Settings, TokenRow, source_word},
 };
 use crate::{
-    auth::{Principal, access::IDLE_SECONDS, scopes::Scope, tokens::NewToken},
+    auth::{Principal, scopes::Scope, store::ends_at, tokens::NewToken},
     db::tokens::Token,
     model::{Timestamp, TokenId},
 };
 
-#[derive(Deserialize)]
-pub(super) struct Visit {
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PageParams {
     done: Option<String>,
+    /// Cursors of the list of tokens and of that of groups.
+    tokens: Option<String>,
+    groups: Option<String>,
 }
+
+/// How many tokens, and how many groups, a page shows.
+pub(super) const SHOWN: usize = 50;
 
 pub(super) async fn page(
     State(portal): State<Arc<Portal>>,
     user: CurrentUser,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
-    let mut view = view(&portal, &user).await?;
+    let mut view = view(&portal, &user, &visit).await?;
     view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
     Ok(Page(view).into_response())
 }
@@ -44,14 +52,14 @@ pub(super) async fn page(
 /// What a form did, after the redirect.
 fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "password" => "Your password is changed, and your other sign-ins have ended.",
-        "revoked" => "The token is revoked.",
-        "theme" => "The theme is saved.",
-        "notifications" => "What you are told of is saved.",
-        "test" => "A test is on its way.",
-        "accepted" => "You are in the group now.",
-        "declined" => "The invitation is declined. Managers of the group cannot repeat it for a week.",
-        "left" => "You have left the group. What you run goes on.",
+        "password" => "Your password was changed and your other sign-ins were ended.",
+        "revoked" => "The token was revoked.",
+        "theme" => "The theme was saved.",
+        "notifications" => "Your notification settings were saved.",
+        "test" => "A test notification was sent.",
+        "accepted" => "You have joined the group.",
+        "declined" => "You have declined the invitation. Managers of the group cannot repeat it for a week.",
+        "left" => "You have left the group. Your sessions and jobs continue.",
         _ => return None,
     })
 }
@@ -66,7 +74,7 @@ pub(super) async fn change_password(
         let (current, new) = (form.get("current_password"), form.get("new_password"));
         portal.access.change_password(&user, current, new, from).await.map_err(Error::from)
     } else {
-        Err(Error::field("repeat_password", "different", "This is not the same as above."))
+        Err(Error::field("repeat_password", "different", "The passwords do not match."))
     };
     match outcome {
         Ok(()) => Ok(Redirect::to("/settings?done=password").into_response()),
@@ -79,7 +87,7 @@ pub(super) async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentU
     let seconds = match form.get("expires") {
         "" => Ok(None),
         text => text.parse().map(Some).map_err(|_not_a_number: std::num::ParseIntError| {
-            Error::field("expires", "invalid_type", "Choose one of the list.")
+            Error::field("expires", "invalid_type", "Select a value from the list.")
         }),
     };
     let outcome = match seconds {
@@ -92,7 +100,7 @@ pub(super) async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentU
     match outcome {
         Ok((token, secret)) => {
             // No redirect: the secret is in no address and in no memory of ours.
-            let mut view = view(&portal, &user).await?;
+            let mut view = view(&portal, &user, &PageParams::default()).await?;
             view.new_token = Some(views::NewToken { name: token.name, secret });
             Ok(Page(view).into_response())
         }
@@ -146,7 +154,7 @@ pub(super) async fn again(
     if error.field_errors().is_empty() {
         return Err(error);
     }
-    let mut view = view(portal, user).await?;
+    let mut view = view(portal, user, &PageParams::default()).await?;
     view.errors = error.field_errors().iter().map(shown).collect();
     fill(&mut view);
     Ok(error.with_page(Page(view)))
@@ -163,21 +171,36 @@ fn shown(error: &super::error::FieldError) -> FieldError {
     FieldError { field: field.to_owned(), message: error.message.clone() }
 }
 
-async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
+async fn view(portal: &Portal, user: &CurrentUser, visit: &PageParams) -> Result<Settings> {
     let now = portal.clock.now();
-    let tokens = portal.db.list_tokens(user.id(), None, 500).await?;
+    let tokens = portal.db.list_tokens(user.id(), None, i64::MAX).await?;
+    let tokens = Part::cut(
+        tokens,
+        SHOWN,
+        visit.tokens.as_deref(),
+        |token| token.id,
+        |cursor| address("/settings", "tokens", cursor),
+    );
     let logins = portal.db.list_logins(user.id()).await?;
-    let live =
-        logins.iter().filter(|login| now < login.expires_at && now.seconds_since(login.last_seen_at) < IDLE_SECONDS);
+    let live = logins.iter().filter(|login| now < ends_at(login));
     let principal: &Principal = user;
     let invitations = portal.access.invitations_of(principal).await?;
-    let belongings = portal.db.belongings(user.id()).await?;
+    let mut belongings = portal.db.belongings(user.id()).await?;
+    belongings.retain(|belonging| belonging.is_member);
+    let groups = Part::cut(
+        belongings,
+        SHOWN,
+        visit.groups.as_deref(),
+        |belonging| belonging.group.id,
+        |cursor| address("/settings", "groups", cursor),
+    );
     Ok(Settings {
         layout: portal.layout_of(&user.0, Nav::Settings),
         notice: None,
         errors: Vec::new(),
         has_local_password: principal.user.source == "local",
-        tokens: token_rows(tokens, now),
+        tokens: token_rows(tokens.items, now),
+        more_tokens: tokens.more,
         scopes: Scope::ALL
             .into_iter()
             .filter(|scope| match scope {
@@ -195,9 +218,9 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
         new_token: None,
         logins: i64::try_from(live.count()).unwrap_or(i64::MAX),
         invitations: invitations.into_iter().map(|invitation| InvitationRow::new(invitation, now)).collect(),
-        groups: belongings
+        groups: groups
+            .items
             .into_iter()
-            .filter(|belonging| belonging.is_member)
             .map(|belonging| OwnGroup {
                 id: belonging.group.id.to_string(),
                 source: source_word(&belonging.group.source),
@@ -205,8 +228,14 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
                 name: belonging.group.name,
             })
             .collect(),
-        told: views::Told::new(portal.notifications.overview(&principal.user).await?, now),
+        more_groups: groups.more,
+        told: views::NotificationForm::new(portal.notifications.overview(&principal.user).await?, now),
     })
+}
+
+/// The address of a page with the list of this name, from a cursor on.
+pub(super) fn address(path: &str, list: &str, cursor: &str) -> String {
+    if cursor.is_empty() { format!("{path}#{list}") } else { format!("{path}?{list}={cursor}#{list}") }
 }
 
 /// Tokens as pages list them.

@@ -22,43 +22,45 @@ use super::{
     extract::CurrentUser,
 };
 use crate::{
-    jobs::Happening,
+    jobs::JobEvent,
     model::{JobId, SessionId, SessionState, Timestamp, UserId},
     sessions::Change,
 };
 
 /// How often a silent stream sends a comment. Reverse proxies close what is silent for a
 /// minute or less, and a browser that misses two of these knows that nobody is there.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// How many streams one person may have open. All pages of a browser share one, so only a
 /// program that forgets to close its own comes near; each costs a look at its login again and again.
-const MOST: usize = 64;
+const MAX_STREAMS: usize = 64;
 
 /// How many streams everybody has open.
 #[derive(Clone, Default)]
 pub struct Streams(Arc<Mutex<HashMap<UserId, usize>>>);
 
-/// One open stream's place under [`MOST`].
-struct Place {
+/// One open stream's place under [`MAX_STREAMS`].
+struct StreamSlot {
     streams: Streams,
     user: UserId,
 }
 
 impl Streams {
-    fn enter(&self, user: UserId) -> Result<Place> {
+    fn enter(&self, user: UserId) -> Result<StreamSlot> {
         let mut open = self.0.lock();
         let count = open.entry(user).or_default();
-        if MOST <= *count {
-            let told = format!("You have {MOST} event streams open, as many as anybody may: close some first.");
+        if *count >= MAX_STREAMS {
+            let told = format!(
+                "You have {MAX_STREAMS} event streams open, which is the maximum for each user. Close some of them first."
+            );
             return Err(Error::throttled(told, 5));
         }
         *count += 1;
-        Ok(Place { streams: self.clone(), user })
+        Ok(StreamSlot { streams: self.clone(), user })
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = self.streams.0.lock();
         if let Some(count) = open.get_mut(&self.user) {
@@ -87,7 +89,7 @@ where
     S: Stream<Item = Event> + Send + 'static,
 {
     let stream = stream.take_until(stopping.cancelled_owned());
-    let sse = Sse::new(stream.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    let sse = Sse::new(stream.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT_INTERVAL));
     // nginx would gather some kilobytes first.
     ([("x-accel-buffering", "no")], sse).into_response()
 }
@@ -101,14 +103,14 @@ pub(super) enum Subject {
 
 impl Subject {
     /// Whether it goes on, and what happened after that moment of its history.
-    async fn events(self, portal: &Portal, user: &CurrentUser, after: Mark) -> Result<(bool, Vec<Happening>)> {
+    async fn events(self, portal: &Portal, user: &CurrentUser, after: EventId) -> Result<(bool, Vec<JobEvent>)> {
         let actor = user.actor();
         Ok(match self {
             Self::Session(id) => {
                 // Read first: an end that comes between the two is told by the next look.
                 let is_live = portal.sessions.find(actor, id).await?.state.is_live();
                 let events = portal.sessions.events(actor, id, after.number).await?;
-                (is_live, events.into_iter().map(|event| Happening { attempt: 0, event }).collect())
+                (is_live, events.into_iter().map(|event| JobEvent { attempt: 0, event }).collect())
             }
             Self::Job(id) => {
                 let job = portal.jobs.find(actor, id).await?;
@@ -128,14 +130,14 @@ impl Subject {
     }
 }
 
-/// A place in a history; of a job's, `3.2` is the second line of the third attempt.
+/// Identifies an entry of a history; in a job's, `3.2` is the second line of the third attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct EventId {
     attempt: i64,
     number: i64,
 }
 
-impl Mark {
+impl EventId {
     /// `Last-Event-ID`; the beginning where it says nothing that we said.
     pub(super) fn resumed(headers: &HeaderMap) -> Self {
         let text = headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -147,7 +149,7 @@ impl Mark {
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.attempt {
             0 => write!(f, "{}", self.number),
@@ -160,7 +162,7 @@ pub(super) fn follow_events(
     portal: Arc<Portal>,
     user: CurrentUser,
     subject: Subject,
-    last: Mark,
+    last: EventId,
 ) -> impl Stream<Item = Event> {
     let changes = portal.sessions.subscribe();
     let state = (changes, last, Vec::new().into_iter());
@@ -169,8 +171,8 @@ pub(super) fn follow_events(
         async move {
             loop {
                 if let Some(happened) = ready.next() {
-                    let happened: Happening = happened;
-                    last = Mark { attempt: happened.attempt, number: happened.event.number };
+                    let happened: JobEvent = happened;
+                    last = EventId { attempt: happened.attempt, number: happened.event.number };
                     let event =
                         Event::default().id(last.to_string()).event("state").json_data(EventView::new(&happened));
                     return Some((event.unwrap_or_default(), (changes, last, ready)));
@@ -212,8 +214,8 @@ struct EventView<'a> {
 }
 
 impl<'a> EventView<'a> {
-    fn new(happening: &'a Happening) -> Self {
-        let Happening { attempt, event } = happening;
+    fn new(happening: &'a JobEvent) -> Self {
+        let JobEvent { attempt, event } = happening;
         Self { attempt: *attempt, number: event.number, at: event.at, state: event.state, message: &event.message }
     }
 }
@@ -230,7 +232,8 @@ mod tests {
     #[test]
     fn streams_are_counted_for_each_person() {
         let (streams, ann, bob) = (Streams::default(), UserId::new(), UserId::new());
-        let mut places: Vec<_> = (0..MOST).map(|_| streams.enter(ann).unwrap_or_else(|_| panic!("room"))).collect();
+        let mut places: Vec<_> =
+            (0..MAX_STREAMS).map(|_| streams.enter(ann).unwrap_or_else(|_| panic!("room"))).collect();
         assert_eq!(streams.enter(ann).err().map(|error| error.status().as_u16()), Some(429));
         drop(streams.enter(bob).unwrap_or_else(|_| panic!("room for others")));
         places.pop();
@@ -242,7 +245,8 @@ mod tests {
     #[test]
     fn a_history_goes_on_where_it_was_left() {
         let resumed = |id: &'static str| {
-            let mark = Mark::resumed(&HeaderMap::from_iter([("last-event-id".parse().unwrap(), id.parse().unwrap())]));
+            let mark =
+                EventId::resumed(&HeaderMap::from_iter([("last-event-id".parse().unwrap(), id.parse().unwrap())]));
             (mark.attempt, mark.number)
         };
         for (id, place) in [("7", (0, 7)), ("3.2", (3, 2)), ("", (0, 0)), ("x.2", (0, 0)), ("1.", (0, 0))] {
@@ -250,8 +254,8 @@ mod tests {
         }
         for id in ["7", "3.2"] {
             let (attempt, number) = resumed(id);
-            assert_eq!(Mark { attempt, number }.to_string(), id);
+            assert_eq!(EventId { attempt, number }.to_string(), id);
         }
-        assert_eq!(Mark::resumed(&HeaderMap::new()), Mark::default());
+        assert_eq!(EventId::resumed(&HeaderMap::new()), EventId::default());
     }
 }

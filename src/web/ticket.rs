@@ -1,9 +1,9 @@
-//! How somebody who is signed in on the portal's origin becomes known on the apps' origin.
-//! The apps' origin first gives the browser a hand, a random cookie; the portal writes a
-//! ticket for that hand alone, which is good once and for half a minute; it is exchanged for
-//! a cookie that opens one session to one login and nothing else. So a ticket that somebody
-//! passes on opens nothing in another browser: an app's pages must never run beside the
-//! sessions of a person who did not ask for them.
+//! Tickets, which carry a sign-in from the portal's origin to the apps' origin, as in PKCE. The
+//! apps' origin first sets a verifier, a random cookie; the portal issues a ticket for the
+//! verifier's hash, the challenge, which is valid once and for half a minute; it is exchanged for
+//! a cookie that opens one session to one login and nothing else. So a ticket that is passed on
+//! opens nothing in another browser: an app's pages must never run beside the sessions of a user
+//! who did not ask for them.
 
 use std::collections::HashMap;
 
@@ -18,19 +18,19 @@ use crate::model::{LoginId, SessionId, Timestamp};
 const LIFETIME: i64 = 30;
 
 /// More are never on their way at once; then the oldest are worthless.
-const MOST: usize = 10_000;
+const MAX_TICKETS: usize = 10_000;
 
 /// The same for one login, so that nobody makes other people's tickets worthless.
-const MOST_OF_LOGIN: usize = 32;
+const MAX_PER_LOGIN: usize = 32;
 
-/// A fresh hand: the value of the apps' origin's cookie that tells one browser from another.
+/// Returns a new verifier: the value of the cookie that identifies a browser on the apps' origin.
 pub fn new_hand() -> String {
     BASE64_URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
-/// What an address may tell of a hand: it names the hand without being it.
-pub fn palm(hand: &str) -> String {
-    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(hand))
+/// Returns the challenge of a verifier, its hash, which may appear in an address.
+pub fn challenge(verifier: &str) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(verifier))
 }
 
 /// Tickets that were not used yet.
@@ -41,13 +41,13 @@ pub struct Tickets(Mutex<HashMap<String, Ticket>>);
 struct Ticket {
     login: LoginId,
     session: SessionId,
-    palm: String,
+    challenge: String,
     expires_at: Timestamp,
 }
 
 impl Tickets {
-    /// A ticket for the browser whose hand has this [`palm`].
-    pub fn issue(&self, login: LoginId, session: SessionId, palm: &str, now: Timestamp) -> String {
+    /// Issues a ticket for the browser whose verifier has this [`challenge`].
+    pub fn issue(&self, login: LoginId, session: SessionId, challenge: &str, now: Timestamp) -> String {
         let secret = new_hand();
         let mut tickets = self.0.lock();
         let mut of_login = 0;
@@ -55,22 +55,23 @@ impl Tickets {
             of_login += usize::from(ticket.login == login);
             now < ticket.expires_at
         });
-        if MOST_OF_LOGIN <= of_login {
+        if of_login >= MAX_PER_LOGIN {
             tickets.retain(|_, ticket| ticket.login != login);
         }
-        if MOST <= tickets.len() {
+        if tickets.len() >= MAX_TICKETS {
             tickets.clear();
         }
-        let ticket = Ticket { login, session, palm: palm.to_owned(), expires_at: now.plus_seconds(LIFETIME) };
+        let ticket = Ticket { login, session, challenge: challenge.to_owned(), expires_at: now.plus_seconds(LIFETIME) };
         tickets.insert(secret.clone(), ticket);
         secret
     }
 
-    /// The login that a ticket for this session stands for in the browser with this hand; it
-    /// is worthless afterwards, whoever showed it.
-    pub fn redeem(&self, secret: &str, session: SessionId, hand: &str, now: Timestamp) -> Option<LoginId> {
+    /// Returns the login of a ticket for this session, if the browser has this verifier. A ticket
+    /// is used up by the first attempt, successful or not.
+    pub fn redeem(&self, secret: &str, session: SessionId, verifier: &str, now: Timestamp) -> Option<LoginId> {
         let ticket = self.0.lock().remove(secret)?;
-        (ticket.session == session && ticket.palm == palm(hand) && now < ticket.expires_at).then_some(ticket.login)
+        (ticket.session == session && ticket.challenge == challenge(verifier) && now < ticket.expires_at)
+            .then_some(ticket.login)
     }
 }
 
@@ -100,28 +101,32 @@ mod tests {
     #[test]
     fn a_ticket_is_good_once_for_one_session_and_browser_and_not_for_long() {
         let (tickets, login, session, now) = (Tickets::default(), LoginId::new(), SessionId::new(), Timestamp(0));
-        let issue = || tickets.issue(login, session, &palm("hand"), now);
+        let issue = || tickets.issue(login, session, &challenge("verifier"), now);
         let ticket = issue();
-        assert_eq!(tickets.redeem(&ticket, session, "hand", now), Some(login));
-        assert_eq!(tickets.redeem(&ticket, session, "hand", now), None);
-        assert_eq!(tickets.redeem(&issue(), SessionId::new(), "hand", now), None);
-        assert_eq!(tickets.redeem(&issue(), session, "hand", now.plus_seconds(LIFETIME)), None);
-        assert_eq!(tickets.redeem("made up", session, "hand", now), None);
+        assert_eq!(tickets.redeem(&ticket, session, "verifier", now), Some(login));
+        assert_eq!(tickets.redeem(&ticket, session, "verifier", now), None);
+        assert_eq!(tickets.redeem(&issue(), SessionId::new(), "verifier", now), None);
+        assert_eq!(tickets.redeem(&issue(), session, "verifier", now.plus_seconds(LIFETIME)), None);
+        assert_eq!(tickets.redeem("made up", session, "verifier", now), None);
         let ticket = issue();
-        assert_eq!(tickets.redeem(&ticket, session, &palm("hand"), now), None, "an address names the hand only");
-        assert_eq!(tickets.redeem(&ticket, session, "hand", now), None, "whoever showed it");
+        assert_eq!(
+            tickets.redeem(&ticket, session, &challenge("verifier"), now),
+            None,
+            "an address contains the challenge only"
+        );
+        assert_eq!(tickets.redeem(&ticket, session, "verifier", now), None, "whoever showed it");
     }
 
     #[test]
     fn one_login_has_few_tickets_and_takes_nobodys() {
         let (tickets, session, now) = (Tickets::default(), SessionId::new(), Timestamp(0));
         let (alice, bob) = (LoginId::new(), LoginId::new());
-        let ticket = tickets.issue(alice, session, &palm("hand"), now);
-        for _ in 0..2 * MOST_OF_LOGIN {
-            tickets.issue(bob, session, &palm("hand"), now);
+        let ticket = tickets.issue(alice, session, &challenge("verifier"), now);
+        for _ in 0..2 * MAX_PER_LOGIN {
+            tickets.issue(bob, session, &challenge("verifier"), now);
         }
-        assert!(tickets.0.lock().len() <= MOST_OF_LOGIN + 1);
-        assert_eq!(tickets.redeem(&ticket, session, "hand", now), Some(alice));
+        assert!(tickets.0.lock().len() <= MAX_PER_LOGIN + 1);
+        assert_eq!(tickets.redeem(&ticket, session, "verifier", now), Some(alice));
     }
 
     #[test]

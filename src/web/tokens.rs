@@ -21,12 +21,13 @@ use crate::{
     model::{Timestamp, TokenId},
 };
 
+/// An API token, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TokenInfo {
     #[schema(format = "uuid")]
     pub(super) id: String,
     name: String,
-    /// Empty: everything that its owner may do.
+    /// If empty, the token may do everything that its owner may do.
     scopes: Vec<String>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -49,11 +50,12 @@ impl From<Token> for TokenInfo {
     }
 }
 
+/// A new token with its secret.
 #[derive(Serialize, ToSchema)]
 pub(super) struct MadeToken {
     #[serde(flatten)]
     token: TokenInfo,
-    /// To be sent as `Authorization: Bearer …`; it is shown this once and kept nowhere.
+    /// Send it as `Authorization: Bearer …`. It is shown only once and is not stored.
     secret: String,
 }
 
@@ -63,22 +65,22 @@ pub(super) struct TokenRequest {
     #[schema(min_length = 1, max_length = 64)]
     name: String,
     /// `read`, `sessions`, `sessions:connect`, `jobs`, `files:read`, `files`, `admin:quotas`, `admin:users`,
-    /// `admin:audit`, `admin:site`; left out or empty: everything that its owner may do.
+    /// `admin:audit`, `admin:site`. If omitted or empty, the token may do everything that its owner may do.
     #[serde(default)]
     scopes: Vec<String>,
-    /// 30 days when left out, at most 366 days.
+    /// Defaults to 30 days. The maximum is 366 days.
     #[schema(minimum = 1, maximum = 31_622_400)]
     expires_in_seconds: Option<i64>,
 }
 
-/// One's own tokens, newest first, expired ones included.
+/// Lists your tokens, newest first, including expired ones.
 #[utoipa::path(
     get, path = "/tokens", tag = "tokens", params(Paging),
     responses(
         (status = 200, body = Listed<TokenInfo>),
         (status = 401, description = "Not signed in", body = Problem),
-        (status = 403, description = "The token's scopes do not include this", body = Problem),
-        (status = 422, description = "A parameter cannot be accepted", body = Problem),
+        (status = 403, description = "The token's scopes do not allow this", body = Problem),
+        (status = 422, description = "A parameter is invalid", body = Problem),
     )
 )]
 pub(super) async fn list(
@@ -92,16 +94,19 @@ pub(super) async fn list(
     Ok(axum::Json(Listed::new(tokens, limit, |token| token.id.clone())))
 }
 
-/// Make a token; its secret is in this answer alone.
+/// Creates a token.
+///
+/// Only this response contains its secret.
 #[utoipa::path(
     post, path = "/tokens", tag = "tokens", request_body = TokenRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the same token")),
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Requests that repeat a key return the first result.")),
     responses(
-        (status = 201, description = "Made", body = MadeToken),
+        (status = 201, description = "Created", body = MadeToken),
         (status = 401, description = "Not signed in", body = Problem),
         (status = 403, description = "No proof of origin, or a token with scopes", body = Problem),
-        (status = 409, description = "The token that this key made has been revoked", body = Problem),
-        (status = 422, description = "A field cannot be accepted", body = Problem),
+        (status = 409, description = "The token that was created with this key has been revoked", body = Problem),
+        (status = 422, description = "A field is invalid", body = Problem),
     )
 )]
 pub(super) async fn create(
@@ -116,14 +121,14 @@ pub(super) async fn create(
     Ok(Created(format!("/api/v1/tokens/{}", token.id), MadeToken { token: token.into(), secret }))
 }
 
-/// Revoke a token; it ends at once.
+/// Revokes a token, with immediate effect.
 #[utoipa::path(
-    delete, path = "/tokens/{id}", tag = "tokens", params(("id" = String, Path, description = "The token's id")),
+    delete, path = "/tokens/{id}", tag = "tokens", params(("id" = String, Path, description = "The id of the token")),
     responses(
         (status = 204, description = "Revoked"),
         (status = 401, description = "Not signed in", body = Problem),
         (status = 403, description = "No proof of origin, or a token with scopes", body = Problem),
-        (status = 404, description = "There is no such token of yours", body = Problem),
+        (status = 404, description = "You have no token with this id", body = Problem),
     )
 )]
 pub(super) async fn revoke(

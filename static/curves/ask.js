@@ -14,11 +14,11 @@ async function asked(address, options = {}) {
     answer = await fetch(address, { ...options, headers: { Accept: "application/json", ...options.headers } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Away("The portal does not answer at the moment.");
+    throw new Away("The portal is not reachable.");
   }
   if (answer.ok) return answer.json();
   const problem = await answer.json().catch(() => ({}));
-  throw new Away(problem.detail ?? problem.title ?? `The portal answered ${answer.status}.`, answer.status);
+  throw new Away(problem.detail ?? problem.title ?? `The portal returned status ${answer.status}.`, answer.status);
 }
 
 // Where a run and its curves are asked for: `source` is {id}.

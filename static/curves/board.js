@@ -2,21 +2,24 @@
 // is asked of the portal is in feed.js; which charts have a place on the page in shelf.js.
 
 import { announce } from "../dom.js";
+import { makeKept, toggled } from "./kept.js";
 import { onTheme, palette } from "./colours.js";
 import { paint } from "./chart.js";
 import { makeFeed } from "./feed.js";
+import { makeLayout } from "./layout.js";
 import { labelled } from "./label.js";
+import { saveCharts } from "./save.js";
 import { formatCount, formatElapsed, formatMoment, formatStep, formatValue } from "./scale.js";
 import { span } from "./series.js";
 import { makeShelf } from "./shelf.js";
 import { chartsOf } from "./tags.js";
 import { makeToolbar } from "./toolbar.js";
-import { isLogX, readView, writeView, zoomUnit } from "./view.js";
+import { isLogX, rangesWith, readView, writeView, zoomUnit } from "./view.js";
 
 // `sources` are [{id, name, metrics}]; more than one are compared.
 export function makeBoard(root, base, sources) {
   const board = {
-    root, base, sources, comparing: sources.length > 1 || "overlay" in root.dataset,
+    root, base, sources, kept: makeKept(), comparing: sources.length > 1 || "overlay" in root.dataset,
     view: readView(location.search), palette: palette(root), cursor: null, lit: null,
     // What there is, in groups, and those of it that have a place on the page.
     groups: [], charts: [], starts: new Map(),
@@ -27,8 +30,10 @@ export function makeBoard(root, base, sources) {
     // A group of charts that are no curves of a run: what a job makes of the machine.
     hardware: null,
   };
-  const toolbar = makeToolbar(() => board.view, (view) => board.setView(view));
-  root.append(toolbar.bar);
+  const [now, change] = [() => board.view, (view) => board.setView(view)];
+  const toolbar = makeToolbar(now, change, (kind) => board.download(kind));
+  const layout = makeLayout(now, change, board.kept, () => { board.showView(); requestPaint(board.charts, true); });
+  root.append(toolbar.bar, layout.bar);
   const feed = makeFeed(board), shelf = makeShelf(board);
   onTheme(() => { board.palette = palette(root); requestPaint(board.charts, true); });
   board.paint = requestPaint;
@@ -37,7 +42,9 @@ export function makeBoard(root, base, sources) {
   // What there is has changed: charts that are there already stay as they are.
   board.load = () => {
     board.starts = startsOf(sources);
-    const curves = sources.flatMap((source) => source.metrics.runs.flatMap(({ run, tags }) => tags.map((tag) => ({ ...tag, run, source }))));
+    const all = sources.flatMap((source) => source.metrics.runs.flatMap(({ run, tags }) => tags.map((tag) => ({ ...tag, run, source }))));
+    // A page may know of curves that say nothing there.
+    const curves = all.filter(({ tag }) => !(root.dataset.hide ?? "").split(" ").includes(tag));
     board.groups = chartsOf(curves, { pair: !board.comparing });
     for (const { charts } of board.groups) for (const about of charts) labelled(about, board);
     if (board.hardware) board.groups.push(board.hardware);
@@ -68,8 +75,22 @@ export function makeBoard(root, base, sources) {
   // Which charts and lines are there to be seen.
   board.showView = () => {
     shelf.show();
+    root.dataset.size = board.kept.get().size;
     toolbar.show(board.view, board.abouts());
+    layout.show(board.view, board.abouts());
     board.onShow?.();
+  };
+
+  board.pin = (about) => {
+    const { pinned } = board.kept.get();
+    board.kept.set({ pinned: toggled(pinned, about.id) });
+    board.showView();
+    announce(pinned.includes(about.id) ? `${about.title} unpinned` : `${about.title} pinned to the top`);
+  };
+  board.setRange = (about, ends) => board.setView({ ...board.view, ranges: rangesWith(board.view.ranges, about.id, ends) });
+  board.download = async (kind) => {
+    if (await feed.settle()) saveCharts(board.charts, kind);
+    else announce("Some charts could not be loaded. Nothing was downloaded.");
   };
 
   const ids = new Set(sources.map(({ id }) => id));
@@ -98,14 +119,15 @@ export function makeBoard(root, base, sources) {
     else if (!(unit in zoom)) return;
     else delete zoom[unit];
     board.setView({ ...board.view, zoom });
-    announce(range ? `Zoomed to ${board.axisWord(chart.about.unit)} ${board.sayPlace(zoom[unit][0])} to ${board.sayPlace(zoom[unit][1])}` : "All of it is shown");
+    announce(range ? `Zoomed to ${board.axisWord(chart.about.unit)} ${board.sayPlace(zoom[unit][0])} to ${board.sayPlace(zoom[unit][1])}` : "Zoom reset");
   };
 
   board.placeOf = (line, step, wall) => ({ step, wall, relative: wall - (board.starts.get(line.source)?.get(line.run) ?? wall), metric: NaN })[board.view.x];
   board.axisWord = (unit) => ({ step: unit, relative: "after", wall: "at", metric: board.view.by })[board.view.x];
   board.sayPlace = (x) => ({ step: () => (Number.isInteger(x) ? formatCount(x) : formatStep(x)), relative: () => formatElapsed(x), wall: () => formatMoment(x, 0), metric: () => formatValue(x) })[board.view.x]();
-  board.checkpointsOf = ({ parts }) => {
-    const lines = board.comparing ? [] : parts.slice(0, 1);
+  // Checkpoints are written at steps: where epochs are counted they have no place.
+  board.checkpointsOf = ({ parts, unit }) => {
+    const lines = board.comparing || (unit === "epoch" && board.view.x === "step") ? [] : parts.slice(0, 1);
     return lines.flatMap((line) => (line.source.metrics.checkpoints ?? []).map((checkpoint) => ({ line, ...checkpoint })));
   };
   return board;

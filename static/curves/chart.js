@@ -10,9 +10,7 @@ import { isLogX } from "./view.js";
 import { paintCanvas } from "./paint.js";
 import { sceneOf } from "./scene.js";
 import { listen } from "./pointer.js";
-import { menu } from "./save.js";
-
-export const HEIGHT = 210;
+import { menu } from "./menu.js";
 
 // `about` is a chart of tags.js whose parts have {key, label, color, dash, source, run, tag} and
 // the summary of all their points. `board` has view, palette, and what a chart tells it.
@@ -68,7 +66,7 @@ export function describe(chart) {
   if (legend.childElementCount !== keys.length) legend.replaceChildren(...keys.map((part) => element("li", {}, keyButton(part, board))));
   for (const button of legend.querySelectorAll("button")) button.setAttribute("aria-pressed", String(!board.isOff(button.dataset.key)));
   const parts = about.parts.length > 1 ? `${about.parts.length} lines` : "one line";
-  chart.place.setAttribute("aria-label", `${about.title}, ${parts}${found ? `, ${star.textContent.slice(2)}` : ""}. Arrow keys read values, plus and minus zoom, Escape shows all.`);
+  chart.place.setAttribute("aria-label", `${about.title}, ${parts}${found ? `, ${star.textContent.slice(2)}` : ""}. Arrow keys read values, plus and minus zoom, Escape resets the zoom.`);
 }
 
 // The best of several parts: {part, value, step}, or null.
@@ -91,14 +89,14 @@ export function keyButton(part, board) {
 
 // Draws the picture, as large as there is room for it.
 export function paint(chart) {
-  const width = chart.place.clientWidth;
-  if (width === 0) return;
+  const [width, height] = [chart.place.clientWidth, chart.place.clientHeight];
+  if (width === 0 || height === 0) return;
   const ratio = Math.min(devicePixelRatio || 1, 3);
   for (const canvas of [chart.under, chart.over]) {
-    const [wide, high] = [Math.round(width * ratio), Math.round(HEIGHT * ratio)];
+    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== wide || canvas.height !== high) { canvas.width = wide; canvas.height = high; }
   }
-  chart.scene = sceneOf(model(chart, width, HEIGHT));
+  chart.scene = sceneOf(model(chart, width, height));
   const context = chart.under.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   paintCanvas(context, chart.scene, chart.board.palette);
@@ -124,7 +122,7 @@ function model(chart, width, height) {
     }
   }
   for (const { line, step, wall_time } of isPlaced ? board.checkpointsOf(about) : []) marks.checkpoints.push(board.placeOf(line, step, wall_time));
-  return { width, height, lines, view: board.view, axis: { step: about.unit, relative: "elapsed", wall: "clock", metric: board.view.by }[board.view.x], domain: chart.domain, rule: board.comparing && lines.length > 8 ? null : chart.rule, marks, placeOf: board.placeOf };
+  return { width, height, lines, view: board.view, axis: { step: about.unit, relative: "time", wall: "clock", metric: board.view.by }[board.view.x], domain: chart.domain, range: board.view.ranges[about.id], rule: board.comparing && lines.length > 8 ? null : chart.rule, marks, placeOf: board.placeOf };
 }
 
 // What the picture leaves out, or what it has that nobody expects.
@@ -133,11 +131,11 @@ function badge(chart) {
   const lines = chart.lines.filter((line) => !board.isOff(line.key));
   const said = [];
   if (chart.failed) said.push(["bad", chart.failed]);
-  if (scene.scales?.clipped) said.push(["warn", `clipped to the 5th–95th percentile: ${formatCount(scene.scales.clipped)} extremes lie outside`]);
+  if (scene.scales?.clipped) said.push(["warn", `clipped to the 5th–95th percentile: ${formatCount(scene.scales.clipped)} outliers are outside`]);
   if (board.view.log) {
     const { points, partly } = nonPositive(lines);
     if (points) said.push(["warn", `${formatCount(points)} points at or below 0 are gaps on a log axis`]);
-    if (partly) said.push(["warn", `in ${formatCount(partly)} places some points are at or below 0`]);
+    if (partly) said.push(["warn", `${formatCount(partly)} buckets contain points at or below 0`]);
   }
   const before = isLogX(board.view) ? behind(lines) : 0;
   if (before) said.push(["warn", `${formatCount(before)} ${before === 1 ? "point" : "points"} at or before ${board.view.x === "step" ? chart.about.unit : "time"} 0 ${before === 1 ? "is a gap" : "are gaps"} on a log axis`]);
@@ -151,11 +149,11 @@ function badge(chart) {
   if (said.length > most) shownHere.push(["warn", `and ${said.length - most} more`]);
   words.badges.replaceChildren(...shownHere.map(([level, text]) => element("span", { class: `badge ${level}` }, text)));
   const kinds = new Set(scene.shapes.map(({ stroke }) => stroke));
-  words.marks.textContent = [kinds.has("checkpoint") && "◆ checkpoint", kinds.has("attempt") && "↻ begun anew"].filter(Boolean).join(" · ");
+  words.marks.textContent = [kinds.has("checkpoint") && "◆ checkpoint", kinds.has("attempt") && "↻ restarted"].filter(Boolean).join(" · ");
   words.marks.hidden = words.marks.textContent === "";
   const empty = !chart.failed && !chart.stale && !scene.scales?.y;
-  chart.place.classList.toggle("bare", empty);
-  chart.place.dataset.says = empty ? (lines.length === 0 ? "All lines are switched off." : "Nothing to draw here.") : "";
+  chart.place.classList.toggle("no-points", empty);
+  chart.place.dataset.says = empty ? (lines.length === 0 ? "All lines are hidden." : "No data in this range.") : "";
 }
 
 const ROWS = 200;
@@ -170,7 +168,7 @@ function fillTable(chart) {
   }
   rows.sort((a, b) => a.line.data.end[a.at] - b.line.data.end[b.at]);
   const smooth = lines.some((line) => line.data.hasSmooth);
-  const head = ["Line", chart.board.axisWord(chart.about.unit), smooth ? "Smoothed" : "Mean", "Least", "Greatest", "Points"];
+  const head = ["Line", chart.board.axisWord(chart.about.unit), smooth ? "Smoothed" : "Mean", "Min", "Max", "Points"];
   const cell = (text) => element("td", { class: "n" }, text);
   const body = rows.map(({ line, at }) => element("tr", {},
     element("th", { scope: "row" }, element("bdi", {}, line.label)),

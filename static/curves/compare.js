@@ -27,7 +27,7 @@ export function makeComparison(board) {
   const where = element("input", { type: "search", class: "input", placeholder: "lr < 0.01 and optimizer = adam", "aria-label": "Filter runs", "aria-describedby": "where-says" });
   where.addEventListener("input", () => board.setView({ ...board.view, where: where.value }));
   const says = element("span", { class: "muted", id: "where-says", role: "status" });
-  const [same, onlyDiffers] = tickbox("Only what differs", (on) => board.setView({ ...board.view, same: !on }));
+  const [same, onlyDiffers] = tickbox("Only differing columns", (on) => board.setView({ ...board.view, same: !on }));
   const radios = ["best", "last"].map((value) => {
     const input = element("input", { type: "radio", name: "value-of", value });
     input.addEventListener("change", () => board.setView({ ...board.view, value }));
@@ -37,7 +37,7 @@ export function makeComparison(board) {
   grouping.addEventListener("change", () => board.setView({ ...board.view, group: grouping.value }));
   const legend = element("ul", { class: "keys", hidden: true });
   const tools = element("div", { class: "curve-tools" }, element("div", { class: "filter-runs" }, where, says), element("div", { class: "which" }, same, grouping, element("div", { class: "segments", role: "radiogroup", "aria-label": "Value of each metric", title: BEST_RULE }, ...radios)));
-  const place = element("div", { class: "panel scroll-x results", tabindex: "0", role: "group", "aria-label": "Runs that are compared" });
+  const place = element("div", { class: "panel scroll-x results", tabindex: "0", role: "group", "aria-label": "Compared runs" });
   const plots = element("div", { class: "curve-grid plots" });
   const parallel = makeParallel(board), scatter = makeScatter(board);
   plots.append(parallel.figure, scatter.figure);
@@ -119,14 +119,14 @@ export function makeComparison(board) {
       const at = sort.findIndex((other) => other === key || other === `-${key}`);
       const way = at < 0 ? null : sort[at].startsWith("-") ? "descending" : "ascending";
       const arrow = way === null ? "" : ` ${way === "ascending" ? "↑" : "↓"}${sort.length > 1 ? at + 1 : ""}`;
-      const button = element("button", { type: "button", "data-column": key, title: "Sort by this; with Shift, after the first" }, element("bdi", {}, label), arrow);
+      const button = element("button", { type: "button", "data-column": key, title: "Sort by this column; with Shift, as the second column" }, element("bdi", {}, label), arrow);
       button.addEventListener("click", ({ shiftKey }) => board.setView({ ...board.view, sort: pressed(board.view.sort, key, shiftKey) }));
       return element("th", { scope: "col", class: numeric ? "n" : null, "aria-sort": way }, button);
     };
     const bests = new Map(columns.filter(({ kind }) => kind === "metric").map((column) => [column.key, extreme(rows, column)]));
     const base = rows.find(({ id }) => id === board.view.base) ?? null;
     const pin = (row) => {
-      const button = element("button", { type: "button", class: "pin", "aria-pressed": String(row === base), title: "Compare the others with this", "aria-label": `Baseline ${row.name}` }, "Δ");
+      const button = element("button", { type: "button", class: "pin", "aria-pressed": String(row === base), title: "Compare the other runs with this run", "aria-label": `Baseline ${row.name}` }, "Δ");
       button.addEventListener("click", () => board.setView({ ...board.view, base: row === base ? "" : row.id }));
       return button;
     };
@@ -137,7 +137,7 @@ export function makeComparison(board) {
     const table = element("table", { "aria-label": "Results" },
       element("thead", {}, element("tr", {}, head("name", "Run", false), ...(first ? [element("th", { scope: "col" }, element("bdi", {}, first.label))] : []), ...columns.map(({ key, label, numeric }) => head(key, label, numeric)))),
       element("tbody", {}, ...body));
-    place.replaceChildren(rows.length ? table : element("p", { class: "pad muted" }, "No run is like that."));
+    place.replaceChildren(rows.length ? table : element("p", { class: "pad muted" }, "No runs match."));
     if (focused && !focused.isConnected) (place.querySelector(`[data-column="${CSS.escape(focused.dataset.column ?? "")}"]`) ?? place.querySelector(`[aria-label="${CSS.escape(focused.getAttribute("aria-label") ?? "")}"]`))?.focus();
     else focused?.focus?.({ preventScroll: true });
   }

@@ -1,5 +1,5 @@
 // The language in which rows are picked: `lr < 0.01 and (optimizer = adam or not name ~ test)`. The
-// portal's table has the same (src/runs/results/expression.rs); tests/browser/expressions.json holds both to
+// portal's table has the same (crates/services/src/runs/results/expression.rs); tests/browser/expressions.json holds both to
 // one meaning. Faults are thrown with the place of their character, counted from 1.
 
 export class Fault extends Error {
@@ -19,14 +19,14 @@ const LONGEST = 2000, DEEPEST = 50;
 // A value is {nothing: true}, {number, text} or {text}.
 export function parse(text) {
   const characters = [...text];
-  if (characters.length > LONGEST) throw new Fault(LONGEST + 1, `At most ${LONGEST} characters.`);
+  if (characters.length > LONGEST) throw new Fault(LONGEST + 1, `Longer than ${LONGEST} characters.`);
   const tokens = tokensOf(characters);
   let [next, depth] = [0, 0];
   const peek = () => tokens[next];
   const fault = (message) => new Fault(peek().at, message);
   const take = () => tokens[next++];
   const close = () => {
-    if (peek().kind !== "close") throw fault("A parenthesis is not closed here.");
+    if (peek().kind !== "close") throw fault("A closing parenthesis is missing here.");
     return take();
   };
 
@@ -44,7 +44,7 @@ export function parse(text) {
 
   function one() {
     depth += 1;
-    if (depth > DEEPEST) throw fault("This stands too deep in parentheses.");
+    if (depth > DEEPEST) throw fault("Too many nested parentheses.");
     const from = peek().at;
     let read;
     if (peek().kind === "not") {
@@ -62,7 +62,7 @@ export function parse(text) {
 
   function condition() {
     const first = peek();
-    if (first.kind !== "word" && first.kind !== "quoted") throw fault(`${told(first)} is not expected here: a column or a part of a name is.`);
+    if (first.kind !== "word" && first.kind !== "quoted") throw fault(`Unexpected ${told(first)}; expected a column or a part of a name.`);
     take();
     let column = { which: null, text: first.text, at: first.at };
     if (first.kind === "word" && WHICH.includes(first.text.toLowerCase()) && peek().kind === "open") {
@@ -79,9 +79,9 @@ export function parse(text) {
     }
     const { text: sign } = take();
     const given = peek();
-    if (given.kind !== "word" && given.kind !== "quoted") throw fault(`After “${sign}” a value is missing.`);
+    if (given.kind !== "word" && given.kind !== "quoted") throw fault(`A value is missing after “${sign}”.`);
     const isNothing = given.kind === "word" && given.text.toLowerCase() === "none";
-    if (isNothing && sign !== "=" && sign !== "!=") throw fault("“none” is compared by = and != only.");
+    if (isNothing && sign !== "=" && sign !== "!=") throw fault("“none” can only be compared with = or !=.");
     take();
     const number = given.kind === "word" && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(given.text) ? Number(given.text) : NaN;
     const value = isNothing ? { nothing: true } : Number.isFinite(number) ? { number, text: given.text } : { text: given.text };
@@ -90,11 +90,11 @@ export function parse(text) {
 
   if (peek().kind === "end") return { kind: "all", from: 1, to: 1 };
   const read = any();
-  if (peek().kind !== "end") throw fault(`${told(peek())} is not expected here; join conditions with “and” or “or”.`);
+  if (peek().kind !== "end") throw fault(`Unexpected ${told(peek())}; join conditions with “and” or “or”.`);
   return read;
 }
 
-const told = ({ kind, text }) => (kind === "end" ? "The end" : `“${{ open: "(", close: ")" }[kind] ?? text ?? kind}”`);
+const told = ({ kind, text }) => (kind === "end" ? "end" : `“${{ open: "(", close: ")" }[kind] ?? text ?? kind}”`);
 
 function tokensOf(characters) {
   const found = [];
@@ -113,12 +113,12 @@ function tokensOf(characters) {
     else if (c === "," || c === ";") put("and", 1);
     else if (c === "\"" || c === "'" || c === "`") {
       const end = characters.indexOf(c, at + 1);
-      if (end < 0) throw new Fault(at + 1, `The quotation mark ${c} is never closed.`);
+      if (end < 0) throw new Fault(at + 1, `The quotation mark ${c} is not closed.`);
       put("quoted", end + 1 - at, characters.slice(at + 1, end).join(""));
     } else {
       let end = at;
       while (end < characters.length && !/\s/.test(characters[end]) && !ENDS.has(characters[end])) end += 1;
-      if (end === at) throw new Fault(at + 1, `“${c}” means nothing here.`);
+      if (end === at) throw new Fault(at + 1, `Unexpected character “${c}”.`);
       const word = characters.slice(at, end).join("");
       const key = word.toLowerCase();
       if (["and", "or", "not"].includes(key)) put(key, end - at);

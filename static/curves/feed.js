@@ -23,7 +23,20 @@ export function makeFeed(board) {
     timer = setTimeout(() => { due = Infinity; ask(); }, delay);
   }
 
-  const wanting = () => board.charts.filter((chart) => chart.stale && chart.near);
+  // For a download also those that are not on the screen.
+  let isWhole = false;
+  const wanting = () => board.charts.filter((chart) => chart.stale && (chart.near || isWhole));
+
+  // Waits until every chart shows what was asked for; answers whether all of them do.
+  async function settle() {
+    isWhole = true;
+    try {
+      for (let tries = 0; tries < 3 && wanting().length > 0; tries += 1) await ask();
+    } finally {
+      isWhole = false;
+    }
+    return board.charts.every(({ stale, failed }) => !stale && !failed);
+  }
 
   // Asks for every chart on the screen that shows what is no longer right.
   async function ask() {
@@ -114,7 +127,6 @@ export function makeFeed(board) {
     for (const { run, tag, points } of curves) {
       const found = parts.get(nameOf(source.id, run, tag));
       if (!found) { known = false; continue; }
-      const finite = found.part.count - found.part.nonfinite;
       learn(found.part, points);
       const chart = board.charts.find(({ about }) => about === found.about);
       if (!chart) continue;
@@ -122,14 +134,14 @@ export function makeFeed(board) {
       const line = chart.lines.find((line) => line.source === source && line.run === run && line.tag === tag);
       // Where a point lies on another curve's values is for the portal to say.
       if (board.view.x === "metric") chart.stale = true;
-      else if (line && line.revision < id) goOn(chart, line, points, { id, before, finite });
+      else if (line && line.revision < id) goOn(chart, line, points, { id, before });
       board.paint([chart]);
     }
     if (wanting().length > 0) schedule(1000);
     return known;
   }
 
-  function goOn(chart, line, points, { id, before, finite }) {
+  function goOn(chart, line, points, { id, before }) {
     const place = (step, wall) => board.placeOf(line, step, wall);
     const last = line.data.end[line.data.count - 1] ?? -Infinity;
     // An answer may be newer than the stream was: what it holds is not added again.
@@ -137,11 +149,11 @@ export function makeFeed(board) {
     const inView = chart.domain ? fresh.filter(([step, wall]) => place(step, wall) <= chart.domain[1]) : fresh;
     line.revision = id;
     if (inView.length === 0) return;
-    // In a window the number of points before it, which smoothing needs, is not known.
+    // In a window the points before it, which smoothing needs, are not known.
     const mustAsk = chart.domain !== null && line.data.hasSmooth;
-    if (mustAsk || !extend(line.data, inView, place, board.view.smooth, finite) || line.data.count > 2 * pointsOf(board)) chart.stale = true;
+    if (mustAsk || !extend(line.data, inView, place, board.view.smooth) || line.data.count > 2 * pointsOf(board)) chart.stale = true;
   }
-  return { schedule, take, refresh, learnParts, bundle };
+  return { schedule, take, refresh, learnParts, bundle, settle };
 }
 
 // Of a curve among those of all runs.

@@ -14,9 +14,9 @@ const PLACES = 1000;
 
 const KINDS = [
   { id: "cpu", name: "CPU (cores)", value: ({ cpus }) => cpus, most: ({ most_cpus }) => most_cpus, limit: ({ cpus }) => cpus },
-  { id: "memory", name: "Memory (GB)", value: ({ memory_bytes }) => memory_bytes / GIB, limit: ({ memory_bytes }) => memory_bytes / GIB },
+  { id: "memory", name: "Memory (GiB)", value: ({ memory_bytes }) => memory_bytes / GIB, limit: ({ memory_bytes }) => memory_bytes / GIB },
   { id: "gpu", name: "GPU use (%)", gpu: ({ utilisation }) => utilisation },
-  { id: "gpu-memory", name: "GPU memory (GB)", gpu: ({ memory_bytes }) => (memory_bytes === null ? null : memory_bytes / GIB) },
+  { id: "gpu-memory", name: "GPU memory (GiB)", gpu: ({ memory_bytes }) => (memory_bytes === null ? null : memory_bytes / GIB) },
   { id: "gpu-temperature", name: "GPU temperature (°C)", gpu: ({ celsius }) => celsius },
   { id: "gpu-power", name: "GPU power (W)", gpu: ({ watts }) => watts },
 ];

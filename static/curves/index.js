@@ -20,7 +20,7 @@ export async function start(root) {
   root.classList.add("curves");
   // Charts have headings of the third level, wherever they stand.
   const heading = element("h2", { class: "visually-hidden" }, "Curves");
-  const said = element("p", { class: "muted curve-wait", role: "status" }, "Curves are being read…");
+  const said = element("p", { class: "muted curve-wait", role: "status" }, "Loading curves…");
   root.replaceChildren(heading, said);
   const isOverlay = "overlay" in root.dataset;
   let sources = [];
@@ -35,7 +35,7 @@ export async function start(root) {
   } catch (error) {
     const again = element("button", { type: "button", class: "btn" }, "Try again");
     again.addEventListener("click", () => start(root));
-    root.replaceChildren(element("p", { class: "note bad", role: "alert" }, element("span", {}, `The curves could not be read: ${error.message} `, again)));
+    root.replaceChildren(element("p", { class: "note bad", role: "alert" }, element("span", {}, `Failed to load the curves: ${error.message} `, again)));
     return;
   }
   said.nextElementSibling?.remove();
@@ -115,7 +115,7 @@ function live(board) {
       source.metrics.complete = data.complete;
       source.state = data;
       board.onShow();
-      if (ended) announce("The run has ended and every point has been read.");
+      if (ended) announce("The run has ended. All points have been read.");
     } else if (kind === "checkpoints") reload(false, 2000);
     else if (kind === "reset") reload(true);
   });

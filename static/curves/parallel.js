@@ -11,8 +11,8 @@ const HEIGHT = 230, TOP = 26, BOTTOM = 18, SIDE = 46;
 const LEAST_DRAG = 4;
 
 export function makeParallel(board) {
-  const svg = svgElement("svg", { class: "parallel", role: "img", "aria-label": "Runs across hyper-parameters and result. The table has the same values." });
-  const hint = element("p", { class: "hint" }, "Drag along an axis to keep only the runs within; press it to keep all. The filter above says the same in words.");
+  const svg = svgElement("svg", { class: "parallel", role: "img", "aria-label": "Parallel coordinates of hyperparameters and results. The table has the same values." });
+  const hint = element("p", { class: "hint" }, "Drag along an axis to select a range; click the axis to clear it. The filter above contains the same condition.");
   const figure = element("figure", { class: "curve panel wide" }, element("figcaption", {}, element("h3", {}, "Parallel coordinates")), svg, hint);
   let last = null;
   new ResizeObserver(() => { if (last) draw(...last); }).observe(figure);

@@ -64,7 +64,7 @@ async function load(query) {
     refreshTimes();
     say();
   } catch {
-    if (turn === asked) $("#where-says").textContent = "The portal does not answer; this is what it said last.";
+    if (turn === asked) $("#where-says").textContent = "The portal is not reachable. The table shows the last data.";
   } finally {
     if (turn === asked) place.removeAttribute("aria-busy");
   }
@@ -80,7 +80,7 @@ function refocus(before) {
 
 function say() {
   const words = $("[data-picked-says]", place);
-  if (words) words.textContent = picked.size ? `${picked.size} ${picked.size === 1 ? "run is" : "runs are"} ticked; their curves are below.` : "Tick runs to see their curves together.";
+  if (words) words.textContent = picked.size ? `${picked.size} ${picked.size === 1 ? "run" : "runs"} selected; their curves are below.` : "Select runs to see their curves together.";
 }
 
 function drawPicked() {
@@ -89,7 +89,7 @@ function drawPicked() {
   drawn = ids;
   say();
   if (!ids) return below.replaceChildren();
-  const section = element("section", { "data-charts": "", "data-kind": "run", "data-ids": ids, "data-overlay": "", "aria-label": "Curves of the runs that are ticked" });
+  const section = element("section", { "data-charts": "", "data-kind": "run", "data-ids": ids, "data-overlay": "", "aria-label": "Curves of the selected runs" });
   below.replaceChildren(section);
   start(section);
 }
@@ -135,7 +135,7 @@ function enhance() {
     if (target.name !== "id") return;
     if (target.checked && picked.size >= MOST) {
       target.checked = false;
-      return announce(`At most ${MOST} runs are drawn together.`);
+      return announce(`At most ${MOST} runs can be drawn together.`);
     }
     if (target.checked) picked.add(target.value);
     else picked.delete(target.value);

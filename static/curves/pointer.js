@@ -90,7 +90,8 @@ function drawCursor(context, chart, cursor) {
   if (!y) { tip.hidden = true; return; }
   const lines = chart.lines.filter((line) => !board.isOff(line.key));
   const isMine = cursor.chart === chart;
-  const found = nearest(lines, cursor.x, y.map, isMine && cursor.y !== null ? cursor.y : frame.top, isMine ? 5 : 3);
+  const { order, limit } = board.kept.get();
+  const found = nearest(lines, cursor.x, y.map, isMine && cursor.y !== null ? cursor.y : frame.top, isMine ? limit : 3, order);
   for (const { line, at: index, value } of found.near) {
     if (!(y.map(value) >= frame.top - 1 && y.map(value) <= frame.bottom + 1)) continue;
     context.fillStyle = board.palette[line.color];

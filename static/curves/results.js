@@ -101,8 +101,8 @@ function columnOf({ which, text, at }, columns) {
   if (exact) return exact;
   const ends = meant.filter(({ label }) => label.toLowerCase().endsWith(wanted) && /[/. _]$/.test(label.slice(0, -text.length)));
   if (ends.length === 1) return ends[0];
-  if (ends.length === 0) throw new Fault(at, `There is no column “${shorten(text, 60)}”.`);
-  throw new Fault(at, `“${shorten(text, 60)}” may be “${shorten(ends[0].label, 60)}” or “${shorten(ends[1].label, 60)}”: write all of it.`);
+  if (ends.length === 0) throw new Fault(at, `Unknown column “${shorten(text, 60)}”.`);
+  throw new Fault(at, `“${shorten(text, 60)}” is ambiguous: it may be “${shorten(ends[0].label, 60)}” or “${shorten(ends[1].label, 60)}”. Give the full name.`);
 }
 
 // The expression with other bounds for one column: `range` is [low, high], a word, or null.

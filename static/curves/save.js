@@ -1,5 +1,6 @@
-// Takes a chart away: as SVG and PNG, exactly as it is on the page, and as CSV with every point
-// that was ever written. Pictures are made in the browser, CSV comes from the portal.
+// Downloads of one chart: as SVG and PNG, exactly as it is on the page, and as CSV with every point
+// that was ever written; and of all charts that are shown. Pictures are made in the browser, CSV of
+// every point comes from the portal.
 
 import { announce, element } from "../dom.js";
 import { csvAddress } from "./ask.js";
@@ -9,30 +10,40 @@ import { sceneOf } from "./scene.js";
 
 const SIZE = { width: 760, height: 320 };
 
-// The button that opens the list of what can be saved.
-export function menu(chart) {
-  const list = element("ul", {});
-  const details = element("details", { class: "save" }, element("summary", { class: "btn quiet small", "aria-label": `Save ${chart.about.title}` }, "Save"), list);
-  const item = (label, work) => {
-    const button = element("button", { type: "button", class: "link" }, label);
-    button.addEventListener("click", () => { details.open = false; work(); });
-    return element("li", {}, button);
-  };
-  const csv = (part) => element("li", {}, element("a", { class: "link", href: csvAddress(chart.board.base, part.source, part), download: `${fileName(part.label)}.csv` }, chart.about.parts.length > 1 ? `CSV, ${part.label}` : "CSV, every point"));
-  list.addEventListener("click", ({ target }) => { if (target.closest("a")) details.open = false; });
-  details.addEventListener("toggle", () => {
-    if (!details.open) return;
-    const pictures = [item("SVG", () => saveSvg(chart)), item("PNG", () => savePng(chart))];
-    if (chart.about.local) return list.replaceChildren(...pictures, item("CSV", () => save(new Blob([csvOf(chart.lines)], { type: "text/csv" }), `${fileName(chart.about.name)}.csv`)));
-    list.replaceChildren(...pictures, ...chart.about.parts.filter((part) => !chart.board.isOff(part.key)).map(csv));
+// The items of a chart's menu; `item(label, work)` makes one.
+export function downloadsOf(chart, item) {
+  const { about, board } = chart;
+  const pictures = [item("Download SVG", () => saveSvg(chart)), item("Download PNG", () => savePng(chart))];
+  if (about.local) return [...pictures, item("Download CSV", () => save(new Blob([csvOf(chart.lines)], { type: "text/csv" }), `${fileName(about.name)}.csv`))];
+  const csv = (part) => element("li", {}, element("a", { class: "link", href: csvAddress(board.base, part.source, part), download: `${fileName(part.label)}.csv` }, about.parts.length > 1 ? `Download CSV, ${part.label}` : "Download CSV, all points"));
+  return [...pictures, ...about.parts.filter((part) => !board.isOff(part.key)).map(csv)];
+}
+
+// All charts that have a place on the page, in one file.
+export function saveCharts(charts, kind) {
+  if (kind === "csv") save(new Blob([csvOfCharts(charts.map((chart) => ({ name: chart.about.name, lines: linesOf(chart) })))], { type: "text/csv" }), "charts.csv");
+  else save(new Blob([sheetOf(charts.map(svgText))], { type: "image/svg+xml" }), "charts.svg");
+}
+
+const linesOf = (chart) => chart.lines.filter((line) => !chart.board.isOff(line.key));
+
+// What charts show as a table: a row for each place of each line.
+export function csvOfCharts(charts) {
+  const cell = (value) => (typeof value === "number" ? (Number.isNaN(value) ? "" : String(value)) : /[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  const rows = charts.flatMap(({ name, lines }) => lines.flatMap(({ label, data }) => Array.from({ length: data.count }, (_, at) => [name, label, data.x[at], data.mean[at], data.low[at], data.high[at], data.hasSmooth ? data.smooth[at] : NaN, data.points[at]])));
+  return [["chart", "line", "x", "mean", "min", "max", "smoothed", "points"], ...rows].map((row) => `${row.map(cell).join(",")}\n`).join("");
+}
+
+// Pictures one below the other. Names within one must not mean another's.
+export function sheetOf(pictures) {
+  let [top, width] = [0, 0];
+  const parts = pictures.map((text, at) => {
+    const [, wide, high] = /^<svg [^>]*width="(\d+)" height="(\d+)"/.exec(text);
+    const placed = text.replace("<svg ", `<svg y="${top}" `).replaceAll('id="frame"', `id="frame-${at}"`).replaceAll("url(#frame)", `url(#frame-${at})`);
+    [top, width] = [top + Number(high) + 12, Math.max(width, Number(wide))];
+    return placed;
   });
-  details.addEventListener("focusout", ({ relatedTarget }) => { if (relatedTarget && !details.contains(relatedTarget)) details.open = false; });
-  details.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !details.open) return;
-    details.open = false;
-    details.querySelector("summary").focus();
-  });
-  return details;
+  return [`<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}">`, ...parts, "</svg>"].join("\n");
 }
 
 // Letters, digits and a few signs of a name that comes from outside; never longer than a file's may be.
@@ -40,10 +51,13 @@ export function fileName(text) {
   return text.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^[-.]+|-+$/g, "").slice(0, 80) || "chart";
 }
 
+function svgText(chart) {
+  const legend = linesOf(chart).map(({ label, color, dash }) => ({ label, color, dash }));
+  return svgOf(sceneOf(chart.model(SIZE.width, SIZE.height)), chart.board.palette, { title: chart.about.title, legend });
+}
+
 function saveSvg(chart) {
-  const legend = chart.lines.filter((line) => !chart.board.isOff(line.key)).map(({ label, color, dash }) => ({ label, color, dash }));
-  const text = svgOf(sceneOf(chart.model(SIZE.width, SIZE.height)), chart.board.palette, { title: chart.about.title, legend });
-  save(new Blob([text], { type: "image/svg+xml" }), `${fileName(chart.about.name)}.svg`);
+  save(new Blob([svgText(chart)], { type: "image/svg+xml" }), `${fileName(chart.about.name)}.svg`);
 }
 
 function savePng(chart) {
@@ -54,7 +68,7 @@ function savePng(chart) {
   context.scale(2, 2);
   context.fillStyle = palette.panel;
   context.fillRect(0, 0, canvas.width, canvas.height);
-  const lines = chart.lines.filter((line) => !chart.board.isOff(line.key));
+  const lines = linesOf(chart);
   context.font = "600 13px system-ui, sans-serif";
   context.fillStyle = palette.text;
   context.fillText(chart.about.title, 8, 16);

@@ -10,14 +10,14 @@ const HEIGHT = 230;
 const FRAME = { left: 52, right: 12, top: 10, bottom: 24 };
 
 export function makeScatter(board) {
-  const [across, up] = ["Across", "Upwards"].map((label) => {
+  const [across, up] = ["X axis", "Y axis"].map((label) => {
     const select = element("select", { class: "input", "aria-label": label });
     select.addEventListener("change", () => { if (last) draw(); });
     return select;
   });
-  const svg = svgElement("svg", { class: "scatter", role: "img", "aria-label": "One column against another. The table has the same values." });
+  const svg = svgElement("svg", { class: "scatter", role: "img", "aria-label": "Scatter plot of two columns. The table has the same values." });
   const said = element("p", { class: "hint" });
-  const figure = element("figure", { class: "curve panel" }, element("figcaption", {}, element("h3", {}, "Scatter"), element("span", { class: "grow" }), up, element("span", { class: "muted" }, "against"), across), svg, said);
+  const figure = element("figure", { class: "curve panel" }, element("figcaption", {}, element("h3", {}, "Scatter plot"), element("span", { class: "grow" }), up, element("span", { class: "muted" }, "against"), across), svg, said);
   let last = null;
   new ResizeObserver(() => { if (last) draw(); }).observe(figure);
 
@@ -49,7 +49,7 @@ export function makeScatter(board) {
     }
     svg.replaceChildren(...shapes);
     const rho = rankCorrelation(dots.map(([, a, b]) => [a, b]));
-    said.textContent = rho === null ? `Too little to correlate (${dots.length} runs).` : `Rank correlation ${formatValue(Number(rho.toFixed(2)))} (Spearman, ${dots.length} runs).`;
+    said.textContent = rho === null ? `Too few runs for a correlation (${dots.length}).` : `Rank correlation ${formatValue(Number(rho.toFixed(2)))} (Spearman, ${dots.length} runs).`;
   }
   return { figure, show };
 }

@@ -11,6 +11,9 @@ const MANY = 8;
 // The values of more single points than this would hide one another.
 const NAMED = 4;
 export const MARGIN = Object.freeze({ top: 8, right: 10, bottom: 22, left: 48 });
+// The width of a letter of the labels (pixels), and the most that labels of the y axis take.
+const LETTER = 6.4;
+const MAX_LEFT = 120;
 
 // The scales of a chart: `frame` in pixels, x and y. `null` where nothing can be drawn.
 export function scalesOf(chart) {
@@ -22,8 +25,17 @@ export function scalesOf(chart) {
   if (!domain) return { frame, x: scale("linear", whole, [frame.left, frame.right]), y: null, clipped: 0 };
   const { range, clipped } = extent(lines, domain, { clip: view.clip, log: view.log });
   if (!range) return { frame, x: scale("linear", domain, [frame.left, frame.right]), y: null, clipped };
-  const y = scale(view.log ? "log" : "linear", padded(range, view.log), [frame.bottom, frame.top]);
+  const y = scale(view.log ? "log" : "linear", byHand(padded(range, view.log), chart.range, view.log), [frame.bottom, frame.top]);
+  // Numbers that differ far behind the point need room for all their digits.
+  const letters = Math.max(...yMarks(y, frame).map(({ text }) => text.length), 0);
+  frame.left = Math.min(Math.max(MARGIN.left, Math.ceil(letters * LETTER) + 10), MAX_LEFT, frame.right - 20);
   return { frame, x: scale(isLogX(view) ? "log" : "linear", domain[0] === domain[1] ? [domain[0] - 0.5, domain[1] + 0.5] : domain, [frame.left, frame.right]), y, clipped };
+}
+
+// The ends that were set by hand, where the axis has a place for them.
+function byHand([low, high], [from, to] = [null, null], log = false) {
+  const [bottom, top] = [from ?? low, to ?? high];
+  return bottom < top && (!log || bottom > 0) ? [bottom, top] : [low, high];
 }
 
 // A little air above and below; zero stays the floor of what is never below it and begins near it.
@@ -70,16 +82,10 @@ export function sceneOf(chart) {
 
 function axes(shapes, chart, { x, y, frame }) {
   const columns = Math.max(2, Math.floor((frame.right - frame.left) / 90));
-  const rows = Math.max(2, Math.floor((frame.bottom - frame.top) / 29));
-  if (y) {
-    const marks = (y.kind === "log" ? logTicks : ticks)(...y.domain, rows);
-    // Between marks that are not powers of ten and their like, digits must tell the difference.
-    const apart = y.kind === "log" && marks.every((mark) => /^[125]e/.test(mark.toExponential())) ? 0 : marks.length > 1 ? marks[1] - marks[0] : 0;
-    for (const value of marks) {
-      const at = y.map(value);
-      shapes.push({ kind: "rule", points: [frame.left, at, frame.right, at], stroke: "grid" });
-      shapes.push({ kind: "text", x: frame.left - 6, y: at + 4, anchor: "end", text: formatTick(value, apart || value) });
-    }
+  for (const { value, text } of y ? yMarks(y, frame) : []) {
+    const at = y.map(value);
+    shapes.push({ kind: "rule", points: [frame.left, at, frame.right, at], stroke: "grid" });
+    shapes.push({ kind: "text", x: frame.left - 6, y: at + 4, anchor: "end", text });
   }
   shapes.push({ kind: "rule", points: [frame.left, frame.bottom, frame.right, frame.bottom], stroke: "axis" });
   if (chart.axis) shapes.push({ kind: "text", x: 2, y: frame.bottom + 15, anchor: "start", text: chart.axis, fill: "faint" });
@@ -88,6 +94,15 @@ function axes(shapes, chart, { x, y, frame }) {
     const anchor = place > frame.right - 18 ? "end" : place < frame.left + 12 ? "start" : "middle";
     shapes.push({ kind: "text", x: anchor === "end" ? frame.right : place, y: frame.bottom + 15, anchor, text });
   }
+}
+
+// The marks of the y axis, with their words.
+function yMarks(y, frame) {
+  const rows = Math.max(2, Math.floor((frame.bottom - frame.top) / 29));
+  const marks = (y.kind === "log" ? logTicks : ticks)(...y.domain, rows);
+  // Between marks that are not powers of ten and their like, the labels need more digits.
+  const apart = y.kind === "log" && marks.every((mark) => /^[125]e/.test(mark.toExponential())) ? 0 : marks.length > 1 ? marks[1] - marks[0] : 0;
+  return marks.map((value) => ({ value, text: formatTick(value, apart || value) }));
 }
 
 // The marks of the x axis, with their words.

@@ -9,7 +9,7 @@ const number = (value) => (value === null || value === undefined ? NaN : value);
 export function columns(answer, smooth = true) {
   const count = answer.buckets.length;
   const made = { count: 0, total: answer.count, nonfinite: answer.nonfinite ?? [], attempts: answer.attempts ?? [], hasSmooth: smooth && Array.isArray(answer.smoothed) };
-  for (const name of ["x", "begin", "end", "mean", "low", "high", "lowX", "highX", "smooth", "points"]) made[name] = new Array(count);
+  for (const name of ["x", "begin", "end", "mean", "low", "high", "lowX", "highX", "smooth", "points", "firstStep", "lastStep"]) made[name] = new Array(count);
   const byStep = answer.x === undefined || answer.x === "step";
   for (const [at, bucket] of answer.buckets.entries()) {
     const [first, last, least, most] = byStep
@@ -25,21 +25,46 @@ export function columns(answer, smooth = true) {
     made.highX[at] = number(most);
     made.smooth[at] = made.hasSmooth ? number(answer.smoothed[at]) : NaN;
     made.points[at] = bucket.count;
+    [made.firstStep[at], made.lastStep[at]] = [bucket.first_step, bucket.last_step];
   }
   made.count = count;
   return made;
 }
 
+// The number of units from the first step of a curve to its last. The weight of a value falls with its distance in
+// units: the smoothing to that power. smooth.rs does the same on the server.
+const UNITS = 1000;
+const MAX_WEIGHT = 0.999;
+// A curve that has grown by more than this factor is smoothed again, because its unit has changed.
+const GROWN = 1.1;
+
+// Where the average stands behind the last bucket: {sum, weights, step, first, range, left(steps)}.
+// Points within a bucket are taken to be evenly spaced.
+function trailOf(data, smoothing) {
+  const [first, last] = [data.firstStep[0] ?? NaN, data.lastStep[data.count - 1] ?? NaN];
+  const weight = Math.min(Math.sqrt(smoothing), MAX_WEIGHT);
+  const trail = { sum: 0, weights: 0, step: NaN, first, range: last - first, left: (steps) => weight ** ((steps * UNITS) / (last - first)) };
+  for (let at = 0; at < data.count; at += 1) {
+    if (Number.isNaN(data.mean[at])) continue;
+    const rest = data.points[at] - 1;
+    trail.weights = (Number.isNaN(trail.step) ? 0 : trail.weights * trail.left(data.firstStep[at] - trail.step)) + 1;
+    const left = rest > 0 ? trail.left((data.lastStep[at] - data.firstStep[at]) / rest) : 0;
+    if (rest > 0) trail.weights = trail.weights * left ** rest + (left === 1 ? rest : (1 - left ** rest) / (1 - left));
+    [trail.step, trail.sum] = [data.lastStep[at], data.smooth[at] * trail.weights];
+  }
+  return trail;
+}
+
 // Adds `points` of the live stream ([step, wall time, value]) behind the others, each as a
-// bucket of its own, and goes on with the smoothing of `weight`: the average so far follows
-// from the last smoothed value and the number of finite points, so nothing is asked again.
-// Answers false where a point is not behind the last one: then the curve must be asked anew.
-export function extend(data, points, place, weight, finite) {
+// bucket of its own, and goes on with the smoothing. Answers false where a point is not behind the
+// last one, or the curve has grown so far that it must be fetched again.
+export function extend(data, points, place, smoothing) {
   let last = data.count > 0 ? data.end[data.count - 1] : -Infinity;
-  let smooth = data.count > 0 ? data.smooth[data.count - 1] : NaN;
+  if (data.hasSmooth) data.trail ??= trailOf(data, smoothing);
+  const { trail } = data;
   for (const [step, wall, value, word] of points) {
     const x = place(step, wall);
-    if (x < last) return false;
+    if (x < last || (data.hasSmooth && !(step - trail.first <= trail.range * GROWN))) return false;
     last = x;
     const y = number(value);
     const at = data.count;
@@ -47,13 +72,13 @@ export function extend(data, points, place, weight, finite) {
     data.mean[at] = data.low[at] = data.high[at] = y;
     data.lowX[at] = data.highX[at] = Number.isNaN(y) ? NaN : x;
     data.points[at] = 1;
-    if (data.hasSmooth) {
-      if (!Number.isNaN(y)) {
-        const share = Number.isNaN(smooth) ? 0 : smooth * (1 - weight ** finite);
-        finite += 1;
-        smooth = (share * weight + (1 - weight) * y) / (1 - weight ** finite);
-      }
-      data.smooth[at] = Number.isNaN(y) ? NaN : smooth;
+    data.firstStep[at] = data.lastStep[at] = step;
+    if (data.hasSmooth && !Number.isNaN(y)) {
+      const left = Number.isNaN(trail.step) ? 0 : trail.left(step - trail.step);
+      trail.sum = trail.sum * left + y;
+      trail.weights = trail.weights * left + 1;
+      trail.step = step;
+      data.smooth[at] = trail.sum / trail.weights;
     } else data.smooth[at] = NaN;
     if (Number.isNaN(y)) data.nonfinite.push({ step, wall_time: wall, value: word ?? "NaN" });
     data.count += 1;
@@ -76,19 +101,24 @@ export function indexAt(data, x) {
   return x - data.end[low - 1] <= data.begin[low] - x ? low - 1 : low;
 }
 
-// The lines nearest to the cursor, at most `most`, from top to bottom; `more` is how many there
-// are besides. `lines` are [{data, …}], `y` maps a value to pixels, `pixel` is the cursor's.
-export function nearest(lines, x, y, pixel, most = 5, reach = Infinity) {
+// The lines at the cursor, at most `most`, from the highest to the lowest value; `more` is how many
+// there are besides. `order` says which: those nearest to the cursor, or with the highest or the
+// lowest values, which then come first. `lines` are [{data, …}], `y` maps a value to pixels, `pixel`
+// is the cursor's.
+export function nearest(lines, x, y, pixel, most = 5, order = "near") {
   const found = [];
   for (const line of lines) {
     const at = indexAt(line.data, x);
-    if (at < 0 || Math.abs(line.data.x[at] - x) > reach) continue;
+    if (at < 0) continue;
     const value = shown(line.data, at);
     const place = Number.isNaN(value) ? NaN : y(value);
     found.push({ line, at, value, distance: Number.isNaN(place) ? Infinity : Math.abs(place - pixel) });
   }
-  found.sort((a, b) => a.distance - b.distance);
-  const near = found.slice(0, most).sort((a, b) => b.value - a.value || 0);
+  // What has no value is last.
+  const falling = (a, b) => Number.isNaN(a.value) - Number.isNaN(b.value) || b.value - a.value || 0;
+  const rising = (a, b) => Number.isNaN(a.value) - Number.isNaN(b.value) || a.value - b.value || 0;
+  found.sort({ near: (a, b) => a.distance - b.distance || 0, high: falling, low: rising }[order]);
+  const near = found.slice(0, most).sort(order === "low" ? rising : falling);
   return { near, more: Math.max(0, found.length - most) };
 }
 

@@ -3,7 +3,9 @@
 
 import { element } from "../dom.js";
 import { describe, makeChart } from "./chart.js";
+import { toggled } from "./kept.js";
 import { formatCount } from "./scale.js";
+import { withPinned } from "./tags.js";
 
 const AT_ONCE = 60;
 
@@ -27,24 +29,28 @@ export function makeShelf(board) {
     }
   }, { rootMargin: "200px" });
   new ResizeObserver(() => board.paint(board.charts, true)).observe(place);
+  document.addEventListener("fullscreenchange", () => board.paint(board.charts, true));
 
   function show() {
     const { find, only } = board.view;
     const words = find.toLowerCase().trim();
     const isWanted = ({ id, name }) => (only.length === 0 || only.includes(id)) && name.toLowerCase().includes(words);
-    const wanted = board.groups.map(({ name, charts }) => ({ name, charts: charts.filter(isWanted) }));
+    const { pinned, folded } = board.kept.get();
+    const wanted = withPinned(board.groups.map(({ name, charts }) => ({ name, charts: charts.filter(isWanted) })), pinned);
     const total = wanted.reduce((sum, { charts }) => sum + charts.length, 0);
     let left = limit;
     board.charts = [];
     const sections = [];
+    const isAlone = wanted.filter(({ charts }) => charts.length > 0).length === 1;
     for (const { name, charts } of wanted) {
       const figures = charts.slice(0, left).map(figureOf);
       left -= figures.length;
-      if (figures.length) sections.push({ name, figures, count: charts.length });
+      // The first group alone needs no heading.
+      if (figures.length) sections.push({ name: name || (isAlone ? "" : "Metrics"), figures, count: charts.length, isFolded: folded.includes(name || "Metrics") });
     }
     arrange(sections);
     rest.hidden = total <= limit;
-    count.textContent = ` ${formatCount(Math.min(limit, total))} of ${formatCount(total)} charts. The search above finds the others.`;
+    count.textContent = ` ${formatCount(Math.min(limit, total))} of ${formatCount(total)} charts. Use the search above to find the others.`;
   }
 
   function figureOf(about) {
@@ -70,17 +76,24 @@ export function makeShelf(board) {
   function arrange(sections) {
     const present = [...place.querySelectorAll("figure.curve")];
     const order = sections.flatMap(({ figures }) => figures);
-    if (order.length === present.length && order.every((figure, at) => figure === present[at])) return;
+    const names = sections.map(({ name, figures }) => `${figures.length} ${name}`).join("\n");
+    if (place.dataset.names === names && order.length === present.length && order.every((figure, at) => figure === present[at])) return;
+    place.dataset.names = names;
     const focused = document.activeElement;
-    place.replaceChildren(...sections.map(section));
+    place.replaceChildren(...sections.map((one) => section(one, board)));
     if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });
   }
   return { show };
 }
 
-function section({ name, figures, count }) {
+function section({ name, figures, count, isFolded }, board) {
   const grid = element("div", { class: "curve-grid" }, ...figures);
   if (!name) return element("div", {}, grid);
   const heading = element("h3", { class: "group-name" }, element("bdi", {}, name), " ", element("small", {}, formatCount(count)));
-  return element("section", { "aria-label": name }, heading, grid);
+  const details = element("details", { class: "curve-section", "aria-label": name, open: !isFolded }, element("summary", {}, heading), grid);
+  details.addEventListener("toggle", () => {
+    const { folded } = board.kept.get();
+    if (folded.includes(name) === details.open) board.kept.set({ folded: toggled(folded, name) });
+  });
+  return details;
 }

@@ -21,7 +21,7 @@ const day = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric
 export function makeSummary(board) {
   const [source] = board.sources;
   const line = element("p", { class: "curve-summary" });
-  const bar = element("progress", { max: "1", "aria-label": "How far the run is", hidden: true });
+  const bar = element("progress", { max: "1", "aria-label": "Progress of the run", hidden: true });
   board.root.querySelector("h2").after(line, bar);
   let [window, asked] = [[], false];
 
@@ -62,21 +62,21 @@ export function makeSummary(board) {
     const chips = [];
     if (extent) {
       const words = [`${extent.unit} ${formatCount(extent.done)}${extent.total ? ` of ${formatCount(extent.total)}` : ""}`];
-      if (!complete && said.rate && said.quiet === null && !isOver(extent)) words.push(said.rate >= 1 ? `${formatValue(Number(said.rate.toPrecision(2)))} ${extent.unit}s/s` : `${formatValue(Number((1 / said.rate).toPrecision(2)))} s a ${extent.unit}`);
+      if (!complete && said.rate && said.quiet === null && !isOver(extent)) words.push(said.rate >= 1 ? `${formatValue(Number(said.rate.toPrecision(2)))} ${extent.unit}s/s` : `${formatValue(Number((1 / said.rate).toPrecision(2)))} s/${extent.unit}`);
       chips.push(element("span", { class: "chip far" }, words.join(" · ")));
       if (!complete && said.endsAt) {
         const at = new Date(said.endsAt * 1000);
-        chips.push(element("b", { class: "ends" }, `ends about ${(at.toDateString() === new Date().toDateString() ? clock : day).format(at)}`));
+        chips.push(element("b", { class: "ends" }, `estimated end ${(at.toDateString() === new Date().toDateString() ? clock : day).format(at)}`));
       }
       // Long after, it is over, whether anybody said so or not.
-      if (!complete && said.quiet && !isOver(extent)) chips.push(element("span", { class: said.quiet < ALARM ? "badge warn" : "muted" }, `nothing new for ${humanDuration(said.quiet)}`));
+      if (!complete && said.quiet && !isOver(extent)) chips.push(element("span", { class: said.quiet < ALARM ? "badge warn" : "muted" }, `no new data for ${humanDuration(said.quiet)}`));
     }
     bar.hidden = complete || !said.share || isOver(extent);
     if (said.share) bar.value = said.share;
     chips.push(...stars(), ...leftOut());
     const empty = $("[data-until-curves]");
     if (empty && extent) empty.remove();
-    if (chips.length === 0 && !empty) chips.push(element("span", { class: "muted" }, complete ? "No curves were written." : "No curves have been written yet. They appear here as they come."));
+    if (chips.length === 0 && !empty) chips.push(element("span", { class: "muted" }, complete ? "No curves were written." : "No curves yet. They appear here when data arrives."));
     const text = chips.map((chip) => `${chip.className}${chip.textContent}`).join();
     if (line.dataset.text === text) return;
     line.dataset.text = text;
@@ -101,11 +101,11 @@ export function makeSummary(board) {
     const isCut = source.metrics.truncated;
     const sum = (name) => all.reduce((total, skipped) => total + Number(skipped[name] ?? 0), 0);
     const words = [
-      [sum("damaged"), "damaged records"], [sum("oversized"), "oversized records"], [sum("surplus"), "values of too many curves"],
+      [sum("damaged"), "damaged records"], [sum("oversized"), "oversized records"], [sum("surplus"), "values above the limit"],
     ].filter(([count]) => count > 0).map(([count, what]) => `${formatCount(count)} ${what}`);
-    if (all.some(({ lost }) => lost)) words.push("the rest of a file that cannot be read on");
+    if (all.some(({ lost }) => lost)) words.push("the rest of a damaged file");
     if (isCut) words.push("curves beyond the first 20\u202f000");
-    return words.length ? [element("span", { class: "badge warn" }, `left out: ${words.join(", ")}`)] : [];
+    return words.length ? [element("span", { class: "badge warn" }, `skipped: ${words.join(", ")}`)] : [];
   }
   setInterval(() => { if (!document.hidden && !source.metrics.complete) show(); }, 5000);
   return show;

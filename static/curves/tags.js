@@ -52,7 +52,7 @@ export function bestOf(name) {
   return { loss: "min", accuracy: "max" }[kindOf(name)] ?? null;
 }
 
-export const BEST_RULE = "Best is the least of what is named like a loss or an error, and the greatest of what is named like an accuracy or a score.";
+export const BEST_RULE = "Best is the minimum of metrics named like a loss or an error, and the maximum of metrics named like an accuracy or a score.";
 
 // Steps of one unit share a zoom: Keras counts epochs in some curves and batches in others.
 export function unitOf(tag) {
@@ -79,17 +79,30 @@ export function chartsOf(curves, { pair = true } = {}) {
   for (const chart of charts.values()) {
     chart.parts.sort((a, b) => order.indexOf(a.role) - order.indexOf(b.role) || compare(a.run, b.run) || compare(a.tag, b.tag));
   }
-  return grouped([...charts.values()]);
+  return grouped([...charts.values()], pair);
+}
+
+// The groups with a first one of the charts that are pinned, in the order of pinning.
+export function withPinned(groups, pinned) {
+  const all = new Map(groups.flatMap(({ charts }) => charts).map((chart) => [chart.id, chart]));
+  const first = pinned.flatMap((id) => all.get(id) ?? []);
+  if (first.length === 0) return groups;
+  const others = groups.map((group) => ({ ...group, charts: group.charts.filter((chart) => !first.includes(chart)) }));
+  return [{ name: "Pinned", pinned: true, charts: first }, ...others.filter(({ charts }) => charts.length > 0)];
 }
 
 const compare = (a, b) => a.localeCompare(b, "en", { numeric: true });
 const rank = (chart) => KINDS.indexOf(chart.kind);
 
 // The first group holds what has no prefix of its own; a prefix with one chart alone joins it.
-function grouped(charts) {
-  const prefix = ({ name }) => {
+// Several learning rates are a group. Where training and validation of a metric do not share a
+// chart, each has a group.
+function grouped(charts, pair) {
+  const rates = charts.filter(({ name, kind }) => kind === "rate" && !name.includes("/")).length;
+  const prefix = ({ name, kind }) => {
     const [first, ...rest] = name.split("/");
-    return rest.length === 0 || roleOf(first) ? "" : first;
+    if (rest.length === 0) return kind === "rate" && rates > 1 ? "lr" : "";
+    return roleOf(first) && pair ? "" : first;
   };
   const mates = new Map();
   for (const chart of charts) mates.set(prefix(chart), (mates.get(prefix(chart)) ?? 0) + 1);

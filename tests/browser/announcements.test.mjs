@@ -35,10 +35,10 @@ test("what is announced appears on an open page, and goes when it is put aside",
   await mia.page.getByLabel("Name", { exact: true }).first().fill("typed meanwhile");
   await page.getByRole("link", { name: "Admin", exact: true }).click();
   await page.getByRole("link", { name: "Announcements" }).click();
-  await page.getByLabel("What everybody reads").fill("Lectures begin on Monday: https://docs.example.org/plan.");
+  await page.getByLabel("Message").fill("Lectures begin on Monday: https://docs.example.org/plan.");
   await page.getByText("On the sign-in page too").click();
-  await page.getByRole("button", { name: "Announce" }).click();
-  await page.getByText("The announcement is made.").waitFor();
+  await page.getByRole("button", { name: "Publish" }).click();
+  await page.getByText("The announcement was published.").waitFor();
   await browser.appears(mia.page, strip(mia).getByText("Lectures begin on Monday"), 20, "the news on an open page");
   const link = strip(mia).getByRole("link", { name: "https://docs.example.org/plan" });
   assert.equal(await link.getAttribute("href"), "https://docs.example.org/plan");
@@ -48,8 +48,8 @@ test("what is announced appears on an open page, and goes when it is put aside",
   await browser.appears(mia.page, strip(mia).getByRole("alert"), 20, "what the command line says");
   await browser.photograph(mia.page, "announcements-strip");
   await browser.assertAccessible(mia.page, "announcements-strip");
-  assert.equal(await strip(mia).getByRole("button", { name: "Put this aside" }).count(), 1, "what is critical stays");
-  await strip(mia).getByRole("button", { name: "Put this aside" }).click();
+  assert.equal(await strip(mia).getByRole("button", { name: "Dismiss this announcement" }).count(), 1, "what is critical stays");
+  await strip(mia).getByRole("button", { name: "Dismiss this announcement" }).click();
   await strip(mia).getByText("Lectures begin on Monday").waitFor({ state: "detached" });
   await mia.page.reload();
   await strip(mia).getByRole("alert").waitFor();
@@ -68,7 +68,7 @@ test("what is announced appears on an open page, and goes when it is put aside",
   const row = page.getByRole("row").filter({ hasText: "cooling" });
   await row.getByRole("button", { name: "End now" }).click();
   await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
-  await page.getByText("Nobody sees it any more.").waitFor();
+  await page.getByText("The announcement was ended and is no longer shown.").waitFor();
   await strip(mia).getByRole("alert").waitFor({ state: "detached" });
 });
 
@@ -80,8 +80,8 @@ test("during maintenance nothing starts, and afterwards what waited does", async
   await page.getByLabel("Message").fill("New disks are put in.");
   const end = new Date(Date.now() + 2 * 3600_000);
   await page.getByLabel(/^To/).fill(localMinute(end));
-  await page.getByRole("button", { name: "Order maintenance" }).click();
-  await page.getByText("It is ordered").waitFor();
+  await page.getByRole("button", { name: "Schedule maintenance" }).click();
+  await page.getByText("Maintenance was scheduled").waitFor();
   const stored = await ask(portal, mia.account.name, "/maintenance");
   assert.equal(Date.parse(stored.to), Math.floor(end / 60_000) * 60_000, "what was typed is of the reader's zone");
   await browser.appears(mia.page, strip(mia).getByText("New disks are put in."), 20, "maintenance on an open page");
@@ -94,11 +94,13 @@ test("during maintenance nothing starts, and afterwards what waited does", async
 
   await page.getByRole("button", { name: "End maintenance" }).click();
   await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
-  await page.getByText("Maintenance is over").waitFor();
+  await page.getByText("Maintenance was ended").waitFor();
   await strip(mia).getByText("New disks").waitFor({ state: "detached" });
   await mia.page.getByLabel("Name", { exact: true }).fill("after-all");
+  await mia.page.getByLabel("Open when ready").uncheck();
   await mia.page.getByRole("button", { name: "Start", exact: true }).click();
-  await mia.page.getByRole("heading", { name: "after-all" }).waitFor();
+  await mia.page.waitForURL((url) => url.pathname !== "/sessions/new");
+  await mia.page.goto(portal.url);
   await browser.waitForState(mia, "after-all", "Running", 60);
 });
 
@@ -126,9 +128,9 @@ test("the health page says how everything is, and stays fresh", async () => {
   }
   await check("health");
   await page.evaluate(() => { document.body.dataset.kept = "yes"; });
-  await page.getByText("no copy by").waitFor();
+  await page.getByText("no backup by").waitFor();
   lyceum(portal, ["admin", "backup", `${portal.data}-copy.db`]);
-  await browser.appears(page, page.getByText(/the last copy was made/), 30, "the new backup");
+  await browser.appears(page, page.getByText(/the last backup was made/), 30, "the new backup");
   assert.equal(await page.evaluate(() => document.body.dataset.kept), "yes", "without a reload");
   browser.assertNoFaults(chief, []);
   browser.assertNoFaults(mia, [/status of 503/]);

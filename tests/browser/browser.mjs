@@ -71,6 +71,7 @@ export async function examine({ page }, name) {
   await photograph(page, name);
   await assertNoSidewaysScroll(page, name);
   await assertAccessible(page, name);
+  await page.setViewportSize(SIZES.wide);
 }
 
 /** Fails when anything went wrong on the portal's pages so far, except for what is expected. */
@@ -101,6 +102,7 @@ export async function startSession(person, { app, size, name, environment, logs 
   if (environment) await page.getByLabel("Environment").selectOption(environment);
   if (logs) await page.getByLabel("Log folder", { exact: true }).fill(logs);
   await page.getByLabel("Name", { exact: true }).fill(name);
+  await page.getByLabel("Open when ready").uncheck();
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.waitForURL((url) => !url.pathname.startsWith("/sessions/new") && url.pathname !== "/login");
   await page.goto(`${portal.url}/`);
@@ -210,6 +212,12 @@ export async function appears(page, locator, seconds, what) {
   }
 }
 
+/** Where the picture of this name goes. */
+export function pictureOf(name) {
+  mkdirSync(pictures, { recursive: true });
+  return join(pictures, `${name}.png`);
+}
+
 /** Saves target/screenshots/NAME-THEME-WIDTH.png for both themes and widths. */
 export async function photograph(page, name) {
   mkdirSync(pictures, { recursive: true });
@@ -240,6 +248,8 @@ export async function assertNoSidewaysScroll(page, name) {
 
 /** Runs axe in these themes and fails with what it found and where. */
 export async function assertAccessible(page, name, themes = ["light", "dark"]) {
+  // What happens to be scrolled halfway below a bar that stays would be called too small to touch.
+  await page.evaluate("scrollTo(0, 0)");
   for (const theme of themes) {
     await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
     // Evaluated by the debugger, so the page's content policy does not forbid it.

@@ -48,7 +48,7 @@ after(async () => {
 
 test("a person sees the GPUs and how they are linked", async () => {
   const { page } = ann;
-  await page.getByRole("link", { name: "Cluster", exact: true }).click();
+  await page.getByLabel("Main").getByRole("link", { name: "Nodes and GPUs" }).click();
   await page.getByRole("heading", { name: "Cluster" }).waitFor();
   await page.getByText("4 of 4 free").waitFor();
   await page.getByText("87 %").first().waitFor();
@@ -66,7 +66,7 @@ test("their session and a stranger's program appear by themselves", async () => 
   });
   await browser.appears(page, page.locator(".gpu", { hasText: "In use" }).getByRole("link", { name: "on-a-gpu" }), 60, "their session");
   tell(`process 3 ${process.pid} 900\nlost 1\n`);
-  await browser.appears(page, page.locator(".gpu", { hasText: "It has fallen off the bus" }).locator(".state.failed"), 60, "the lost GPU");
+  await browser.appears(page, page.locator(".gpu", { hasText: "The GPU has fallen off the bus" }).locator(".state.failed"), 60, "the lost GPU");
   await browser.appears(page, page.locator(".gpu", { hasText: "GPU 3" }).locator(".state.outside"), 120, "the stranger");
   await page.getByText("1 of 4 free").waitFor();
   await browser.photograph(page, "cluster");
@@ -94,12 +94,12 @@ test("an operator asks about GPUs that are held and rest, and stops who holds th
   await browser.appears(page, row.getByText(`asked by ${account.name}`), 60, "who asked");
   await ann.page.goto(portal.url);
   const card = browser.card(ann.page, "on-a-gpu");
-  await browser.appears(ann.page, card.getByText("asks whether you still need these GPUs"), 60, "the question");
+  await browser.appears(ann.page, card.getByText("whether you still need these GPUs"), 60, "the question");
   await browser.photograph(ann.page, "asked-about-gpus");
 
   await page.goto(`${portal.url}/admin/quotas`);
   await page.getByRole("list", { name: "The cluster now" }).getByText("of them idle").waitFor();
-  await page.getByRole("link", { name: "see whose" }).click();
+  await page.getByRole("link", { name: "show which" }).click();
   await row.getByRole("button", { name: "Stop on-a-gpu" }).click();
   await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
   const ended = async () => {

@@ -21,9 +21,9 @@ const session = (...words) => lyceum(portal, ["session", ...words], { env });
 
 test("start --wait ends when it runs, and list shows it", () => {
   const told = session("start", "terminal", "--name", "from-a-shell", "--cpus", "1", "--memory", "512M", "--wait");
-  assert.match(told, /from-a-shell runs on \S+, .* left/);
+  assert.match(told, /from-a-shell is running on \S+, .* left/);
   id = told.split(" ")[0];
-  assert.match(session("list"), /from-a-shell +terminal +running +1 core, 512 MB/);
+  assert.match(session("list"), /from-a-shell +terminal +running +1 core, 512 MiB/);
   const listed = JSON.parse(session("list", "--json"));
   assert.equal(listed.items[0].id, id);
 });
@@ -50,10 +50,10 @@ test("errors say what to do, and have their exit status", () => {
     return assert.fail(`${words} went well`);
   };
   const [status, said] = refused(["start", "no-such-app"]);
-  assert.equal(status, 1);
+  assert.equal(status, 65);
   assert.match(said, /app: /);
-  assert.match(refused(["list"], { LYCEUM_TOKEN: "wrong" })[1], /LYCEUM_TOKEN is not valid/);
+  assert.match(refused(["list"], { LYCEUM_TOKEN: "wrong" })[1], /the token is not valid/);
   assert.deepEqual(refused(["list"], { LYCEUM_TOKEN: "" })[0], 2);
   assert.deepEqual(refused(["start"])[0], 2);
-  assert.match(refused(["stop", "ffffffff"])[1], /no session of yours/);
+  assert.match(refused(["stop", "ffffffff"])[1], /no session whose id begins or ends with/);
 });

@@ -8,8 +8,8 @@ import { test } from "node:test";
 
 import { curves } from "./modules.mjs";
 
-const [ask, scales, tags, series, view, scene, paint, progress, live, colours, label] = await Promise.all(
-  ["ask", "scale", "tags", "series", "view", "scene", "paint", "progress", "live", "colours", "label"].map(curves),
+const [ask, scales, tags, series, view, scene, paint, progress, live, colours, label, kept, save] = await Promise.all(
+  ["ask", "scale", "tags", "series", "view", "scene", "paint", "progress", "live", "colours", "label", "kept", "save"].map(curves),
 );
 
 /** An answer with a bucket for each value; `null` is not finite. */
@@ -20,13 +20,11 @@ function answer(values, more = {}) {
 
 const line = (values, more = {}) => ({ key: "k", label: "train", color: "c1", dash: [], data: series.columns(answer(values)), ...more });
 
-/** Debiased averages of all values, by the published formula. */
-function averages(values, weight) {
-  let [sum, count] = [0, 0];
-  return values.map((value) => {
-    count += 1;
-    sum = sum * weight + (1 - weight) * value;
-    return sum / (1 - weight ** count);
+/** Averages of values at steps, each earlier one counted by its distance, by the published formula. */
+function averages(points, smoothing, range) {
+  return points.map(([step], at) => {
+    const counts = points.slice(0, at + 1).map(([from]) => Math.sqrt(smoothing) ** (((step - from) * 1000) / range));
+    return points.slice(0, at + 1).reduce((sum, [, value], from) => sum + value * counts[from], 0) / counts.reduce((sum, count) => sum + count, 0);
   });
 }
 
@@ -111,8 +109,75 @@ test("training and validation share a chart; loss stands left of accuracy", () =
   assert.deepEqual(keras[0].charts.map(({ unit, parts }) => `${unit} ${parts.length}`), ["step 1", "epoch 2"]);
   assert.equal(tags.unitOf("epoch"), "step", "which epoch it is, at each step");
   // Compared, each tag is a chart of its own.
-  const [compared] = tags.chartsOf(["val/accuracy", "train/loss", "val/loss", "train/accuracy"].map((tag) => curve(tag)), { pair: false });
-  assert.deepEqual(compared.charts.map(({ name }) => name), ["train/loss", "train/accuracy", "val/loss", "val/accuracy"]);
+  const compared = tags.chartsOf(["val/accuracy", "train/loss", "lr", "val/loss", "train/accuracy"].map((tag) => curve(tag)), { pair: false });
+  assert.deepEqual(compared.map(({ name, charts }) => [name, ...charts.map(({ name }) => name)]), [["", "lr"], ["train", "train/loss", "train/accuracy"], ["val", "val/loss", "val/accuracy"]]);
+});
+
+test("several learning rates are a section, one alone is not", () => {
+  const names = (list) => tags.chartsOf(list.map((tag) => ({ run: ".", tag, count: 9 }))).map(({ name, charts }) => `${name}: ${charts.map(({ name }) => name).join(" ")}`);
+  assert.deepEqual(names(["loss", "lr", "lr-encoder"]), [": loss", "lr: lr lr-encoder"]);
+  assert.deepEqual(names(["loss", "lr"]), [": loss lr"]);
+});
+
+test("pinned charts come first, in the order of pinning, and once", () => {
+  const groups = tags.chartsOf(["loss", "accuracy", "layers/1/w", "layers/2/w", "layers/3/w"].map((tag) => ({ run: ".", tag, count: 9 })));
+  const shown = (pinned) => tags.withPinned(groups, pinned).map(({ name, charts }) => `${name}: ${charts.map(({ id }) => id).join(" ")}`);
+  assert.deepEqual(shown(["layers/2/w", "loss", "of another run"]), ["Pinned: layers/2/w loss", ": accuracy", "layers: layers/1/w layers/3/w"]);
+  assert.deepEqual(shown(["loss", "accuracy"]), ["Pinned: loss accuracy", "layers: layers/1/w layers/2/w layers/3/w"]);
+  assert.equal(tags.withPinned(groups, ["none"]), groups);
+});
+
+test("what a browser keeps is read whatever it holds", () => {
+  for (const text of [null, "", "no JSON", "null", "7", "[]", '{"size": 3, "pinned": "loss", "folded": {}, "limit": 1e9, "order": "x"}']) assert.deepEqual(kept.parseKept(text), { ...kept.DEFAULTS, pinned: [], folded: [] }, text);
+  const chosen = { size: "large", pinned: ["loss"], folded: ["lr"], order: "low", limit: 20 };
+  assert.deepEqual(kept.parseKept(JSON.stringify(chosen)), chosen);
+  const many = kept.parseKept(JSON.stringify({ pinned: Array.from({ length: 1000 }, (_, at) => `m${at}`) })).pinned;
+  assert.deepEqual([many.length, many.at(-1)], [200, "m999"]);
+  assert.deepEqual(kept.toggled(kept.toggled(["a"], "b"), "a"), ["b"]);
+});
+
+test("a y axis follows the data but for the ends that were set", () => {
+  const chart = { width: 400, height: 200, lines: [line([1, 2, 3])], view: { x: "step", log: false } };
+  const domain = (range, log = false) => scene.scalesOf({ ...chart, view: { ...chart.view, log }, range }).y.domain;
+  const usual = domain(undefined);
+  assert.deepEqual(domain([0, 10]), [0, 10]);
+  assert.deepEqual(domain([null, 10]), [usual[0], 10]);
+  assert.deepEqual(domain([-4, null]), [-4, usual[1]]);
+  assert.deepEqual(domain([50, null]), usual, "an end beyond the other one");
+  assert.deepEqual(domain([0, 10], true), domain(undefined, true), "a logarithm has no place for 0");
+  assert.deepEqual(domain([0.1, 10], true), [0.1, 10]);
+});
+
+test("ranges of y axes are in the address, whatever a chart is called", () => {
+  let ranges = view.rangesWith({}, "a:b~c,d", [0.5, null]);
+  ranges = view.rangesWith(ranges, "loss", [-1e-7, 2]);
+  const text = view.writeView({ ...view.USUAL, ranges });
+  assert.deepEqual(view.readView(text).ranges, ranges);
+  assert.deepEqual(view.rangesWith(ranges, "loss", [null, null]), { "a:b~c,d": [0.5, null] });
+  assert.deepEqual(view.readView("?ranges=loss:2~1,x:~,y:e~3,z:1~2").ranges, { z: [1, 2] });
+});
+
+test("the tooltip lists the nearest, the highest or the lowest, so many as are wanted", () => {
+  const lines = [5, 1, 9, 3, null, 7].map((value, at) => line([value, value], { label: `${value}`, at }));
+  const labels = (most, order) => series.nearest(lines, 0, (value) => value * 10, 40, most, order).near.map(({ line }) => line.label);
+  assert.deepEqual(labels(2, "near"), ["5", "3"]);
+  assert.deepEqual(labels(3, "high"), ["9", "7", "5"]);
+  assert.deepEqual(labels(3, "low"), ["1", "3", "5"]);
+  assert.deepEqual(labels(20, "high"), ["9", "7", "5", "3", "1", "null"], "what has no value is last");
+  assert.deepEqual(labels(20, "low"), ["1", "3", "5", "7", "9", "null"]);
+  assert.equal(series.nearest(lines, 0, (value) => value, 0, 4, "low").more, 2);
+});
+
+test("all charts are downloaded as one table and one picture", () => {
+  const lines = [line([1, null], { label: 'a "b", c' })];
+  assert.equal(save.csvOfCharts([{ name: "loss", lines }]), 'chart,line,x,mean,min,max,smoothed,points\nloss,"a ""b"", c",0,1,1,1,,1\nloss,"a ""b"", c",1,,,,,1\n');
+  const drawn = scene.sceneOf({ width: 400, height: 200, lines: [line([1, 2, 3])], view: { x: "step" } });
+  const one = paint.svgOf(drawn, { c1: "#123456" }, { title: "loss", legend: [] });
+  const sheet = save.sheetOf([one, one]);
+  assert.deepEqual([...sheet.matchAll(/clipPath id="([^"]+)"/g)].map(([, id]) => id), ["frame-0", "frame-1"]);
+  assert.ok(sheet.includes("url(#frame-1)") && !sheet.includes("url(#frame)"));
+  assert.match(sheet, /^<svg [^>]*width="400" height="468"/);
+  assert.equal((sheet.match(/<svg /g) ?? []).length, (sheet.match(/<\/svg>/g) ?? []).length);
 });
 
 test("`loss` beside `val_loss` is called the training's", () => {
@@ -212,17 +277,32 @@ test("the best point is of all points, not of those in view", () => {
 });
 
 test("new points go on with the curve and its smoothing exactly", () => {
-  const values = Array.from({ length: 40 }, (_, at) => Math.sin(at) + at / 10);
-  const all = averages(values, 0.8);
-  const data = series.columns(answer(values.slice(0, 25), { smoothed: all.slice(0, 25) }));
-  const points = values.slice(25).map((value, at) => [25 + at, 1000 + at, value]);
-  assert.ok(series.extend(data, points, (step) => step, 0.8, 25));
-  assert.equal(data.count, 40);
-  for (const [at, value] of all.entries()) assert.ok(Math.abs(data.smooth[at] - value) < 1e-12, `${at}`);
+  const values = Array.from({ length: 160 }, (_, at) => Math.sin(at) + at / 10);
+  const points = values.map((value, at) => [at, value]);
+  // The portal's unit is a thousandth of what it knew: 149 steps.
+  const all = averages(points, 0.8, 149);
+  const data = series.columns(answer(values.slice(0, 150), { smoothed: all.slice(0, 150) }));
+  const fresh = points.slice(150).map(([step, value]) => [step, 1000 + step, value]);
+  assert.ok(series.extend(data, fresh.slice(0, 5), (step) => step, 0.8));
+  assert.ok(series.extend(data, fresh.slice(5), (step) => step, 0.8));
+  assert.equal(data.count, 160);
+  for (const [at, value] of all.entries()) assert.ok(Math.abs(data.smooth[at] - value) < 1e-9, `${at}`);
   // What is not finite does not count, and a step back asks for the whole curve.
-  assert.ok(series.extend(data, [[40, 1, null, "NaN"]], (step) => step, 0.8, 40));
-  assert.ok(Number.isNaN(data.smooth[40]) && data.nonfinite.at(-1).value === "NaN");
-  assert.equal(series.extend(data, [[3, 1, 1]], (step) => step, 0.8, 40), false);
+  assert.ok(series.extend(data, [[160, 1, null, "NaN"]], (step) => step, 0.8));
+  assert.ok(Number.isNaN(data.smooth[160]) && data.nonfinite.at(-1).value === "NaN");
+  assert.equal(series.extend(data, [[3, 1, 1]], (step) => step, 0.8), false);
+  // A curve that is a tenth longer is smoothed again.
+  assert.equal(series.extend(data, [[170, 1, 1]], (step) => step, 0.8), false);
+  assert.equal(series.extend(series.columns(answer([], { smoothed: [] })), [[0, 1, 1]], (step) => step, 0.8), false);
+});
+
+test("smoothing goes on from buckets of many points as from the points themselves", () => {
+  const points = Array.from({ length: 1000 }, (_, step) => [step, Math.cos(step / 30)]);
+  const all = averages(points, 0.9, 989);
+  const buckets = Array.from({ length: 99 }, (_, at) => ({ count: 10, first_step: at * 10, last_step: at * 10 + 9, min: 0, min_step: at * 10, max: 1, max_step: at * 10, mean: 0.5 }));
+  const data = series.columns({ count: 990, x: "step", buckets, smoothed: buckets.map(({ last_step }) => all[last_step]), nonfinite: [] });
+  assert.ok(series.extend(data, points.slice(990).map(([step, value]) => [step, 0, value]), (step) => step, 0.9));
+  for (let at = 0; at < 10; at += 1) assert.ok(Math.abs(data.smooth[99 + at] - all[990 + at]) < 1e-9, `${at}`);
 });
 
 test("an address holds the whole view and nothing that is usual", () => {

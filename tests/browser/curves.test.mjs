@@ -69,9 +69,9 @@ async function isDrawn(page, id) {
 /** What the browser saves of a chart, as text. */
 async function saved(page, id, kind) {
   const figure = chart(page, id);
-  await figure.getByText("Save", { exact: true }).click();
+  await figure.getByLabel(/^Options of /).click();
   const role = kind.startsWith("CSV") ? "link" : "button";
-  const [file] = await Promise.all([page.waitForEvent("download"), figure.getByRole(role, { name: kind }).click()]);
+  const [file] = await Promise.all([page.waitForEvent("download"), figure.getByRole(role, { name: `Download ${kind}` }).click()]);
   return { name: file.suggestedFilename(), bytes: readFileSync(await file.path()) };
 }
 
@@ -101,8 +101,8 @@ test("curves grow on the page, without navigation", async () => {
   const loss = chart(page, "loss");
   await browser.appears(page, loss.getByRole("button", { name: "validation" }), 60, "the validation's line");
   await until(async () => lines((await saved(page, "loss", "SVG")).bytes.toString()) === 2, 60, "its points");
-  await browser.appears(page, page.getByText(/ends about \d+:\d\d/), 60, "when it ends");
-  assert.ok(await page.getByRole("progressbar", { name: "How far the run is" }).isVisible());
+  await browser.appears(page, page.getByText(/estimated end \d+:\d\d/), 60, "when it ends");
+  assert.ok(await page.getByRole("progressbar", { name: "Progress of the run" }).isVisible());
   await browser.photograph(page, "curves-live");
   child.kill("SIGKILL");
   await child.ended;
@@ -135,13 +135,13 @@ test("a hundred runs in one chart are solid lines, and their legend opens with a
 
   // The same on a logarithmic axis: step 0 has no place there, and a link says so.
   const asked = page.waitForRequest((request) => request.url().endsWith("/api/v1/curves") && request.postDataJSON().log === true);
-  await page.getByRole("checkbox", { name: "Log axis" }).check();
+  await page.getByRole("checkbox", { name: "Log x" }).check();
   await asked;
   await page.waitForURL(/logx=1/);
   await browser.appears(page, figure.getByText("99 points at or before step 0 are gaps on a log axis"), 60, "what has no place");
   await browser.photograph(page, "curves-log-axis");
-  await page.getByRole("radio", { name: "Clock" }).check();
-  await until(() => page.getByRole("checkbox", { name: "Log axis" }).isHidden(), 30, "no logarithm of a clock");
+  await page.getByRole("radio", { name: "Wall time" }).check();
+  await until(() => page.getByRole("checkbox", { name: "Log x" }).isHidden(), 30, "no logarithm of a clock");
   browser.assertNoFaults(person);
 });
 
@@ -175,7 +175,7 @@ test("a zoom asks for its own buckets, and a link restores the view", async () =
   assert.ok(train_loss.buckets.some(({ max_step }) => max_step === 12_345), "the spike is in a bucket of its own step");
   await page.waitForURL(/zoom=step:/);
 
-  await page.getByRole("checkbox", { name: "Log", exact: true }).check();
+  await page.getByRole("checkbox", { name: "Log y", exact: true }).check();
   await page.getByRole("slider", { name: "Smoothing" }).fill("0.8");
   await page.waitForURL(/smooth=0.8/);
   await chart(page, "loss").getByRole("button", { name: "validation" }).click();
@@ -192,7 +192,7 @@ test("a zoom asks for its own buckets, and a link restores the view", async () =
   const other = await visit(new URL(page.url()).pathname + new URL(page.url()).search);
   await browser.appears(other.page, chart(other.page, "loss"), 60, "the same chart for somebody else");
   await isDrawn(other.page, "loss");
-  assert.ok(await other.page.getByRole("checkbox", { name: "Log", exact: true }).isChecked());
+  assert.ok(await other.page.getByRole("checkbox", { name: "Log y", exact: true }).isChecked());
   assert.equal(await chart(other.page, "loss").getByRole("button", { name: "validation" }).getAttribute("aria-pressed"), "false");
   assert.equal((await saved(other.page, "loss", "SVG")).bytes.toString(), picture);
   await browser.photograph(other.page, "curves-zoomed");
@@ -201,6 +201,102 @@ test("a zoom asks for its own buckets, and a link restores the view", async () =
   await page.waitForURL((url) => !url.search.includes("zoom="));
   browser.assertNoFaults(person);
   browser.assertNoFaults(other);
+});
+
+test("charts fill the window in the chosen size, and the toolbar is one row", async () => {
+  await train("laid-out", {}, "--steps", "400", "--rate", "0").ended;
+  const run = await register("laid-out");
+  await isRead(run, 800);
+  const person = await visit(`/runs/${run.id}`);
+  const { page } = person;
+  await isDrawn(page, "loss");
+  const tops = await page.getByRole("group", { name: "Chart options" }).evaluate((bar) => [...bar.children].filter((child) => child.offsetParent).map((child) => child.getBoundingClientRect()).map(({ top, height }) => top + height / 2));
+  assert.ok(tops.length >= 6 && Math.max(...tops) - Math.min(...tops) < 6, `${tops}`);
+  await browser.assertNoSidewaysScroll(page, "the toolbar at 1280");
+
+  await page.setViewportSize({ width: 1920, height: 1000 });
+  const columns = () => page.locator(".curve-grid").first().evaluate((grid) => getComputedStyle(grid).gridTemplateColumns.split(" ").length);
+  const right = await page.locator(".curve-grid").first().evaluate((grid) => grid.getBoundingClientRect().right);
+  assert.ok(right > 1850, `the charts end at ${right}`);
+  const found = [];
+  for (const size of ["Small", "Medium", "Large"]) {
+    await page.getByRole("radio", { name: `${size} charts` }).check();
+    await isDrawn(page, "loss");
+    const [high, drawn] = await chart(page, "loss").locator(".place").evaluate((place) => [place.clientHeight, place.querySelector("canvas").height / devicePixelRatio]);
+    assert.equal(drawn, high);
+    found.push([await columns(), high]);
+  }
+  assert.ok(found[0][0] > found[1][0] && found[1][0] > found[2][0] && found[0][1] < found[1][1] && found[1][1] < found[2][1], JSON.stringify(found));
+  await page.reload();
+  await isDrawn(page, "loss");
+  assert.ok(await page.getByRole("radio", { name: "Large charts" }).isChecked(), "this browser remembers the size");
+  await page.screenshot({ path: browser.pictureOf("curves-large-1920"), fullPage: true });
+
+  // The whole of it as one file.
+  await page.getByLabel("Chart options").getByText("Download", { exact: true }).click();
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV of the charts shown" }).click()]);
+  const rows = readFileSync(await file.path(), "utf8").trim().split("\n");
+  assert.equal(rows[0], "chart,line,x,mean,min,max,smoothed,points");
+  for (const name of await page.locator("figure.curve[data-chart]").evaluateAll((all) => all.map(({ dataset }) => dataset.chart))) assert.ok(rows.some((row) => row.startsWith(`${name},`)), name);
+  browser.assertNoFaults(person);
+});
+
+test("a chart is pinned, set by hand and shown on the full screen with the keyboard", async () => {
+  await train("by-hand", {}, "--steps", "400", "--rate", "0").ended;
+  writeFileSync(join(logs, "by-hand", "metrics.jsonl"), Array.from({ length: 50 }, (_, step) => `{"step": ${step}, "layers": {"one": ${step}, "two": ${2 * step}}}\n`).join(""));
+  const run = await register("by-hand");
+  await isRead(run, 900);
+  const person = await visit(`/runs/${run.id}`);
+  const { page } = person;
+  await isDrawn(page, "layers/two");
+  const options = (id) => chart(page, id).getByLabel(/^Options of /);
+  const choose = async (id, name) => {
+    await options(id).focus();
+    await page.keyboard.press("Enter");
+    await chart(page, id).getByRole("button", { name, exact: true }).focus();
+    await page.keyboard.press("Enter");
+  };
+  await choose("layers/two", "Pin to the top");
+  const sections = () => page.locator(".curve-section").evaluateAll((all) => all.map((section) => [section.getAttribute("aria-label"), section.open, ...[...section.querySelectorAll("figure")].map(({ dataset }) => dataset.chart)]));
+  assert.deepEqual((await sections())[0], ["Pinned", true, "layers/two"]);
+  const layers = page.locator('.curve-section[aria-label="layers"] summary').first();
+  await layers.focus();
+  await page.keyboard.press("Enter");
+  await page.reload();
+  await isDrawn(page, "layers/two");
+  const after = await sections();
+  assert.deepEqual([after[0], after.at(-1)], [["Pinned", true, "layers/two"], ["layers", false, "layers/one"]]);
+
+  await options("loss").click();
+  await page.getByLabel("Y axis from, loss").fill("0");
+  await page.getByLabel("Y axis to, loss").fill("-1");
+  await chart(page, "loss").getByRole("button", { name: "Set" }).click();
+  await chart(page, "loss").getByText("The first value must be below the second.").waitFor();
+  await page.getByLabel("Y axis to, loss").fill("500");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/ranges=loss:0~500/);
+  await isDrawn(page, "loss");
+  const values = marks((await saved(page, "loss", "SVG")).bytes.toString()).map(([value]) => value);
+  assert.deepEqual([Math.min(...values), Math.max(...values)], [0, 500]);
+  await page.getByRole("button", { name: "Reset zoom" }).click();
+  await page.waitForURL((url) => !url.search.includes("ranges="));
+
+  await choose("loss", "Full screen");
+  await page.waitForFunction(() => document.fullscreenElement?.dataset.chart === "loss");
+  await until(() => chart(page, "loss").locator(".place").evaluate((place) => place.clientHeight > 400 && place.querySelector("canvas").height === Math.round(place.clientHeight * devicePixelRatio)), 20, "a picture as large as the screen");
+  await page.screenshot({ path: browser.pictureOf("curves-full-screen") });
+  await choose("loss", "Exit full screen");
+  await page.waitForFunction(() => !document.fullscreenElement);
+
+  // The highest values first, more of them.
+  await page.getByLabel("Tooltip order").selectOption("Highest");
+  await page.getByLabel("Tooltip limit").selectOption("20");
+  await page.reload();
+  await isDrawn(page, "loss");
+  assert.equal(await page.getByLabel("Tooltip limit").inputValue(), "20");
+  await browser.photograph(page, "curves-sections");
+  await browser.assertAccessible(page, "curves in sections");
+  browser.assertNoFaults(person);
 });
 
 test("checkpoints are marked as they are written, and a curve is drawn over another", async () => {
@@ -219,7 +315,7 @@ test("checkpoints are marked as they are written, and a curve is drawn over anot
   assert.equal(first.file, "checkpoint.json");
   assert.ok(before.every(({ step }, at) => at === 0 || before[at - 1].step < step), JSON.stringify(before));
 
-  const axis = page.getByLabel("Another curve as horizontal axis");
+  const axis = page.getByLabel("Metric as horizontal axis");
   const answered = page.waitForResponse((answer) => answer.url().endsWith("/api/v1/curves") && answer.request().postDataJSON().by === "train/loss");
   await axis.selectOption("train/loss");
   const { items } = await (await answered).json();
@@ -234,7 +330,7 @@ test("checkpoints are marked as they are written, and a curve is drawn over anot
   const other = await visit(new URL(page.url()).pathname + new URL(page.url()).search);
   await browser.appears(other.page, chart(other.page, "accuracy"), 60, "the same chart for somebody else");
   await isDrawn(other.page, "accuracy");
-  assert.equal(await other.page.getByLabel("Another curve as horizontal axis").inputValue(), "train/loss");
+  assert.equal(await other.page.getByLabel("Metric as horizontal axis").inputValue(), "train/loss");
   await page.getByRole("radio", { name: "Step" }).check();
   await page.waitForURL((url) => !url.search.includes("by="));
   assert.equal(await axis.inputValue(), "");
@@ -285,7 +381,7 @@ test("two runs that differ in one parameter are compared", async () => {
   for (const run of runs) await isRead(run, 1200);
   const person = await visit("/runs");
   const { page } = person;
-  for (const { name } of runs) await page.getByRole("checkbox", { name: `Pick ${name}` }).check();
+  for (const { name } of runs) await page.getByRole("checkbox", { name: `Select ${name}` }).check();
   await page.getByRole("button", { name: "Compare", exact: true }).click();
   await page.waitForURL(/\/runs\/compare\?/);
   const table = page.getByRole("table", { name: "Results" });

@@ -66,14 +66,14 @@ async function newDataset(source) {
 async function newShapes(kind, count, called) {
   const { page } = person;
   await newDataset("Shapes");
-  await page.getByLabel("What they teach").selectOption(kind);
-  await page.getByLabel("How many").fill(String(count));
+  await page.getByLabel("Task").selectOption(kind);
+  await page.getByLabel("Number of images").fill(String(count));
   await page.getByLabel("Name", { exact: true }).fill(called);
 }
 
 async function make() {
   const { page } = person;
-  await page.getByRole("button", { name: "Make it" }).click();
+  await page.getByRole("button", { name: "Create dataset" }).click();
   await page.waitForURL(/\/datasets\/[0-9a-f-]{36}$/);
 }
 
@@ -82,7 +82,7 @@ const isReady = () => browser.appears(person.page, person.page.locator(".page .s
 test("the first visit says what to do", async () => {
   const { page } = person;
   await page.getByLabel("Main").getByRole("link", { name: "Datasets" }).click();
-  await page.getByText("There are no datasets yet.").waitFor();
+  await page.getByText("No datasets yet.").waitFor();
   await check("datasets-none");
   await page.getByRole("main").getByRole("link", { name: "New dataset" }).first().click();
   await page.getByRole("heading", { name: "New dataset" }).waitFor();
@@ -161,15 +161,15 @@ open("pictures/nightfall/cut.png", "wb").write(data[: len(data) // 2])
   await page.getByLabel("Folder or file").fill("~/pictures");
   await page.getByLabel("Folder or file").blur();
   assert.equal(await page.getByLabel("Name", { exact: true }).inputValue(), "pictures", "a name is proposed");
-  await browser.appears(page, page.getByAltText("Your first picture with crop"), 30, "what crop makes of the first picture");
+  await browser.appears(page, page.getByAltText("First image with crop"), 30, "what crop makes of the first picture");
   await page.getByLabel("Width").fill("32");
   await page.getByLabel("Height").fill("32");
-  await browser.appears(page, page.getByAltText("Your first picture with half-crop"), 30, "the same again");
+  await browser.appears(page, page.getByAltText("First image with half-crop"), 30, "the same again");
   await check("dataset-new-folder");
   await make();
   await isReady();
   const facts = await page.locator(".facts-list").innerText();
-  assert.match(facts, /3: 2 broken, 1 double/);
+  assert.match(facts, /3: 2 broken, 1 duplicate/);
   await check("dataset-folder");
   await page.locator(".facts-list").getByRole("link", { name: /^3:/ }).click();
   await page.waitForURL(/split=none/);
@@ -190,8 +190,8 @@ with zipfile.ZipFile(sys.argv[1], "w") as archive:
   execFileSync("/usr/bin/python3", ["-c", code, archive], { cwd: home });
   const { page } = person;
   await newDataset("Zip");
-  await page.getByLabel("Or upload one").setInputFiles(archive);
-  await browser.appears(page, page.getByText("is uploaded", { exact: true }), 60, "that it is uploaded");
+  await page.getByLabel("Or upload an archive").setInputFiles(archive);
+  await browser.appears(page, page.getByText("Uploaded", { exact: true }), 60, "that it is uploaded");
   assert.equal(await page.getByLabel("Name", { exact: true }).inputValue(), "packed pictures");
   await check("dataset-new-zip");
   await make();
@@ -208,9 +208,9 @@ test("what cannot be is said beside its field, and nothing is made", async () =>
   await newDataset("Folder");
   await page.getByLabel("Folder or file").fill("~/nowhere");
   await page.getByLabel("Width").fill("0");
-  await page.getByRole("button", { name: "Make it" }).click();
-  await page.getByText("Nothing was made.").waitFor();
-  await page.getByText("There is no such file or folder.").first().waitFor();
+  await page.getByRole("button", { name: "Create dataset" }).click();
+  await page.getByText("The dataset was not created.").waitFor();
+  await page.getByText("File or folder not found.").first().waitFor();
   await check("dataset-new-wrong");
   assert.equal((await ask(portal, name, "/datasets")).items.length, 4);
 });
@@ -220,16 +220,16 @@ test("one is renamed, shown to others and removed with its directory", async () 
   await page.goto(`${portal.url}/datasets`);
   await check("datasets-list");
   await page.getByRole("link", { name: "packed pictures" }).click();
-  await page.getByText("Name, notes, who sees it").click();
+  await page.getByText("Name, notes, visibility").click();
   await page.getByLabel("Name", { exact: true }).fill("Skies");
-  await page.getByLabel("Who sees it").selectOption("everybody");
+  await page.getByLabel("Visibility").selectOption("everybody");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("heading", { name: "Skies" }).waitFor();
-  await page.getByText("Name, notes, who sees it").click();
-  await page.getByLabel(/Delete its directory too/).check();
+  await page.getByText("Name, notes, visibility").click();
+  await page.getByLabel(/Also delete its directory/).check();
   await page.getByRole("button", { name: "Remove" }).click();
   await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
-  await page.getByText("The dataset is forgotten.").waitFor();
+  await page.getByText("The dataset was removed.").waitFor();
   assert.equal((await ask(portal, name, "/datasets")).items.length, 3);
   browser.assertNoFaults(person, [/status of 422/]);
 });

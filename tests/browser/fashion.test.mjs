@@ -41,13 +41,13 @@ test("ten thousand pictures become a dataset", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/datasets/new`);
   await page.getByRole("radio", { name: /^IDX/ }).check({ force: true });
-  await page.getByLabel("Pictures", { exact: true }).fill(`~/fashion/${FILES[0]}`);
+  await page.getByLabel("Images", { exact: true }).fill(`~/fashion/${FILES[0]}`);
   await page.getByLabel("Labels", { exact: true }).fill(`~/fashion/${FILES[1]}`);
-  await page.getByLabel("Names of the classes").fill("~/fashion/classes.txt");
+  await page.getByLabel("Class names").fill("~/fashion/classes.txt");
   await page.getByLabel("Width").fill("28");
   await page.getByLabel("Height").fill("28");
   await page.getByLabel("Name", { exact: true }).fill("Fashion");
-  await page.getByRole("button", { name: "Make it" }).click();
+  await page.getByRole("button", { name: "Create dataset" }).click();
   await page.waitForURL(/\/datasets\/[0-9a-f-]{36}$/);
   await browser.appears(page, page.locator(".page .state", { hasText: "ready" }), 120, "that it is ready");
   for (const label of CLASSES) await page.getByRole("rowheader", { name: label, exact: true }).first().waitFor();

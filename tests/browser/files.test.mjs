@@ -50,8 +50,8 @@ test("a new folder is made, and is empty", async () => {
   await page.getByRole("link", { name: "Files", exact: true }).click();
   await page.getByText("New folder").click();
   await page.getByLabel("Name", { exact: true }).fill("experiments");
-  await page.getByRole("button", { name: "Make", exact: true }).click();
-  await page.getByText("The folder is made.").waitFor();
+  await page.getByRole("button", { name: "Create", exact: true }).click();
+  await page.getByText("The folder was created.").waitFor();
   await page.getByRole("link", { name: "experiments", exact: true }).click();
   await page.getByText("This folder is empty.").waitFor();
   await check("files-empty");
@@ -118,13 +118,13 @@ test("a file is downloaded, renamed and deleted", async () => {
   await check("files-item");
   await page.getByRole("textbox", { name: "Rename" }).fill("one.txt");
   await page.getByRole("button", { name: "Rename", exact: true }).click();
-  assert.match(await page.getByRole("alert").innerText(), /there already/);
+  assert.match(await page.getByRole("alert").innerText(), /already exists/);
   await page.getByRole("textbox", { name: "Rename" }).fill("kept.txt");
   await page.getByRole("button", { name: "Rename", exact: true }).click();
   await page.getByRole("link", { name: "More about kept.txt" }).click();
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByRole("button", { name: "Yes, delete" }).click();
-  await page.getByText("It is deleted.").waitFor();
+  await page.getByText("Deleted.").waitFor();
   assert.equal(await row("kept.txt").count(), 0);
 });
 
@@ -162,7 +162,7 @@ test("a working directory is chosen by the keyboard alone", async () => {
   await browser.photograph(page, "folder-chooser");
   await browser.assertAccessible(page, "folder-chooser");
   await page.keyboard.press("Enter");
-  await dialog.getByText("No folders in here.").waitFor();
+  await dialog.getByText("No folders here.").waitFor();
   await dialog.getByLabel("Name of a new folder").focus();
   await page.keyboard.type("run 1");
   await page.keyboard.press("Enter");
@@ -175,7 +175,7 @@ test("a working directory is chosen by the keyboard alone", async () => {
   // A path that was typed is where the dialogue begins, or it says why not.
   await field.fill("/etc");
   await page.getByRole("button", { name: "Choose the working directory" }).click();
-  await dialog.getByText(/can be reached here/).waitFor();
+  await dialog.getByText(/outside the folders that you can reach/).waitFor();
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "hidden" });
 });

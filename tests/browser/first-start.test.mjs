@@ -89,7 +89,7 @@ test("stop ends a session, and start again brings it back", async () => {
   await ada.page.goto(portal.url);
   await browser.photograph(ada.page, "home-running");
   await browser.press(ada, "shell", /^Stop/);
-  await browser.waitForState(ada, "shell", "Ended", 60);
+  await browser.waitForState(ada, "shell", "Stopped", 60);
   await browser.press(ada, "shell", /^Start again/);
   await ada.page.goto(portal.url);
   await until(async () => (await browser.card(ada.page, "shell").first().innerText()).includes("Running"), 60, "the new one");

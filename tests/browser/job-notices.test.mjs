@@ -42,7 +42,7 @@ test("nothing is told of jobs before somebody asks for it in this browser", asyn
   await page.goto(`${portal.url}/settings`);
   const row = page.locator("[data-notify]");
   await row.getByRole("button", { name: "Switch on" }).click();
-  await row.getByText("On in this browser, while some page of the portal is open.").waitFor();
+  await row.getByText("On in this browser, while a page of the portal is open.").waitFor();
 });
 
 test("an end and a failure are told on every page, and one's own cancelling is not", async () => {
@@ -78,7 +78,7 @@ test("a value that is no number and a training that is stuck are told, by a port
   const demo = (...options) => ["lyceum", "demo-train", "--steps", "0", "--rate", "20", ...options];
   const nan = await submit("unsteady", demo("--nan-at", "30"));
   const still = await submit("still", demo("--stall-at", "30"));
-  const value = await told("Job ‘unsteady’ has values that are no numbers");
+  const value = await told("Job ‘unsteady’ logged values that are not finite numbers");
   assert.match(value.body, /is not a finite number at step \d+\.$/);
   const stuck = await told("Job ‘still’ may be stuck");
   assert.match(stuck.body, /its curves have not grown for 1 min/);

@@ -33,7 +33,7 @@ const main = () => person.page.locator("#main");
 test("a demonstration is one press away, and what is chosen in the list is starred, tagged and deleted", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/jobs`);
-  await page.getByRole("button", { name: "Try it with a demonstration" }).click();
+  await page.getByRole("button", { name: "Run a demonstration" }).click();
   await page.waitForURL(/\/jobs\/[0-9a-f-]{36}$/);
   const id = page.url().split("/").at(-1);
   await browser.appears(page, page.locator('#curves figure[data-chart="loss"]'), 90, "its first curve");
@@ -41,12 +41,12 @@ test("a demonstration is one press away, and what is chosen in the list is starr
   await browser.appears(page, page.getByText("You stopped it"), 60, "its end");
   const chosen = async (what) => {
     await page.goto(`${portal.url}/jobs`);
-    await page.getByLabel("Choose demonstration").check();
+    await page.getByLabel("Select demonstration").check();
     return page.locator("#selection").getByRole("button", { name: what });
   };
   await (await chosen("Star")).click();
   const row = page.getByRole("row").filter({ hasText: "demonstration" });
-  await row.getByText("with a star:").waitFor();
+  await row.getByText("starred:").waitFor();
   const add = await chosen("Add tag");
   await page.getByLabel("Tag to add").fill("shown");
   await add.click();
@@ -61,7 +61,7 @@ test("the first visit says what to do", async () => {
   await page.getByLabel("Main").getByRole("link", { name: "Jobs" }).click();
   await page.getByText("You have no jobs yet.").waitFor();
   await check("jobs-empty");
-  await page.getByRole("link", { name: "Submit your first one" }).click();
+  await page.getByRole("link", { name: "Submit your first job" }).click();
   await page.getByRole("heading", { name: "New job" }).waitFor();
 });
 
@@ -70,6 +70,7 @@ test("a script is submitted, and its log grows without navigation", async () => 
   await page.getByRole("radio", { name: "Script" }).check();
   await page.getByRole("textbox", { name: "Script" }).fill("#!/bin/bash\nprintf '\\033[31mred alarm\\033[0m\\nload 10 %%\\rload 100 %%\\n'\nyes 'loss: nan' | head -40\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n");
   await page.getByLabel("Name", { exact: true }).fill("counting");
+  await page.getByText("Advanced").click();
   await page.getByLabel("Environment variables").fill("SEED=7");
   await page.getByLabel("Arguments").fill("--epochs 'two words'");
   await page.getByLabel("Start like my login shell").check();
@@ -109,11 +110,11 @@ test("the list shows it, and cancels it", async () => {
   await page.getByLabel("Main").getByRole("link", { name: "Jobs" }).click();
   const row = page.getByRole("row").filter({ hasText: "counting" });
   await row.getByText("Running").waitFor();
-  await page.getByLabel("Choose counting").check();
+  await page.getByLabel("Select counting").check();
   await check("jobs");
   await page.locator("#selection").getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("dialog").getByRole("button", { name: /Yes/ }).click();
-  await page.getByText("1 job asked to end.").waitFor();
+  await page.getByText("Cancelling 1 job.").waitFor();
   await browser.appears(page, row.getByText("cancelled"), 60, "that it was cancelled");
   const { items } = await ask(portal, name, "/jobs");
   assert.equal(items[0].end_reason, "stopped_by_owner");
@@ -123,7 +124,7 @@ test("notes are drawn, and do nothing", async () => {
   const { page } = person;
   await page.getByRole("link", { name: "counting" }).click();
   await page.getByText("You stopped it").waitFor();
-  await page.getByText("Name, notes, tags, who may look").click();
+  await page.getByText("Edit name, notes, tags and visibility").click();
   await page.getByLabel("Tags").fill("trial, baseline");
   await page.getByRole("textbox", { name: "Notes" }).fill("**Too slow**, see <script>alert(1)</script>");
   await page.getByRole("button", { name: "Save" }).click();
@@ -136,7 +137,7 @@ test("notes are drawn, and do nothing", async () => {
 test("a clone says what is different", async () => {
   const { page } = person;
   await page.getByRole("link", { name: "Clone" }).click();
-  await page.getByText("Nothing yet: this is the same job again.").waitFor();
+  await page.getByText("No changes: this is an exact copy.").waitFor();
   await page.getByLabel("Name", { exact: true }).fill("counting to three");
   await page.getByRole("textbox", { name: "Script" }).fill("seq 1 3; exit 3");
   await page.locator("#changed ins").getByText("counting to three").waitFor();
@@ -153,19 +154,19 @@ test("a job that follows another one says for whom it waits, and that it never w
   const { page } = person;
   const { id } = await ask(portal, name, "/jobs", { method: "POST", body: { name: "prepare", command: ["sleep", "600"] } });
   await page.goto(`${portal.url}/jobs/${id}`);
-  await page.getByRole("link", { name: "One after it" }).click();
+  await page.getByRole("link", { name: "Add dependent job" }).click();
   await page.getByRole("textbox", { name: "Command" }).fill("true");
   await page.getByLabel("Name", { exact: true }).fill("afterwards");
-  await page.getByLabel("Tries again").fill("2");
-  await page.locator("#verdict").getByText("Waits for ‘prepare’ to succeed.").waitFor();
+  await page.getByLabel("Retries").fill("2");
+  await page.locator("#verdict").getByText("Waiting for ‘prepare’ to succeed.").waitFor();
   await check("job-new-after");
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "afterwards" }).waitFor();
-  await page.locator("#sentence").getByText("Waits for ‘prepare’ to succeed.").waitFor();
+  await page.locator("#sentence").getByText("Waiting for ‘prepare’ to succeed.").waitFor();
   await main().getByRole("link", { name: "prepare" }).waitFor();
   await check("job-waits-for-another");
   await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
-  await browser.appears(page, page.locator("#sentence").getByText("‘prepare’, which it was to follow, was cancelled."), 60, "that it never will");
+  await browser.appears(page, page.locator("#sentence").getByText("‘prepare’, which it depends on, was cancelled."), 60, "that it never will");
   await check("job-refused");
 });
 
@@ -182,7 +183,7 @@ test("the curves of a training grow on its page", async () => {
   const before = await picture();
   await until(async () => (await picture()) !== before, 60, "a chart that grows");
   // What it makes of the machine stands below, on the same axis.
-  for (const [chart, text] of [["cpu", "CPU (cores)"], ["memory", "Memory (GB)"]]) {
+  for (const [chart, text] of [["cpu", "CPU (cores)"], ["memory", "Memory (GiB)"]]) {
     const figure = page.locator(`#curves figure[data-chart="hardware:${chart}"]`);
     await browser.appears(page, figure, 60, `the chart of ${text}`);
     await figure.getByRole("heading", { name: text }).waitFor();

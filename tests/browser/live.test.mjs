@@ -61,7 +61,7 @@ for (const [how, prepare] of [
     const second = await started(`${name}-second`);
     for (const home of homes) await card(home, `${name}-second`).waitFor();
     await change(`/sessions/${second}`, { method: "DELETE" });
-    for (const home of homes) await card(home, `${name}-second`).getByText("Stopped", { exact: false }).waitFor();
+    for (const home of homes) await card(home, `${name}-second`).locator(".state", { hasText: "Stopped" }).waitFor();
     await streams(1);
 
     await change(`/sessions/${id}`, { method: "DELETE" });
@@ -80,7 +80,7 @@ test("a notebook beside them runs its cells, and its connections are free", asyn
   await browser.cellShows(lab, 0, "2");
   await streams(1);
   await change(`/sessions/${notebook}`, { method: "DELETE" });
-  for (const home of homes) await card(home, `${name}-notebook`).getByText("Stopped", { exact: false }).waitFor();
+  for (const home of homes) await card(home, `${name}-notebook`).locator(".state", { hasText: "Stopped" }).waitFor();
   await change(`/sessions/${id}`, { method: "DELETE" });
   await person.context.close();
 });

@@ -37,10 +37,13 @@ after(async () => {
 
 const pages = {
   home: () => "/",
+  sessions: () => "/sessions",
+  search: () => "/search?find=a",
   "new-session": () => "/sessions/new",
   session: () => `/sessions/${running.id}`,
   "session-ended": () => `/sessions/${ended.id}`,
   settings: () => "/settings",
+  images: () => "/images",
   "api-documentation": () => "/docs/api",
   "not-found": () => "/nothing-is-here",
   problem: () => "/problems/over-quota",
@@ -66,7 +69,7 @@ test("a new token is shown once", async () => {
   await page.goto(`${portal.url}/settings`);
   await page.getByText("New token", { exact: true }).click();
   await page.getByLabel("Name", { exact: true }).fill("nightly");
-  await page.getByRole("button", { name: "Make token" }).click();
+  await page.getByRole("button", { name: "Create token" }).click();
   await page.locator("#token-secret").waitFor();
   await check("settings-token");
   const secret = await page.locator("#token-secret").innerText();

@@ -35,16 +35,16 @@ test("an account is made, found and given a role", async () => {
   await page.getByLabel("User name").fill(eve.name);
   await page.getByLabel("Display name").fill("Eve Nakamura");
   await page.getByLabel("Password").fill(eve.password);
-  await page.getByRole("button", { name: "Make account" }).click();
-  await page.getByText("The account is made.").waitFor();
+  await page.getByRole("button", { name: "Create account" }).click();
+  await page.getByText("Account created.").waitFor();
   await page.getByRole("heading", { name: "Eve Nakamura" }).waitFor();
 
   await page.getByRole("radio", { name: /^Operator/ }).check();
   await confirm(page, "Change role");
-  await page.getByText("The role is changed").waitFor();
+  await page.getByText("Role changed.").waitFor();
   await page.getByRole("radio", { name: /^User/ }).check();
   await confirm(page, "Change role");
-  await page.getByText("The role is changed").waitFor();
+  await page.getByText("Role changed.").waitFor();
 
   await page.goto(`${portal.url}/admin/users`);
   await page.getByRole("searchbox", { name: "Part of a name" }).fill("nakamura");
@@ -60,17 +60,17 @@ test("a group is made, with a member and a manager", async () => {
   const name = page.getByLabel("Name", { exact: true });
   if (!(await name.isVisible())) await page.getByText("New group").click();
   await name.fill("Vision Lab");
-  await page.getByRole("button", { name: "Make group" }).click();
-  await page.getByText("a group's name has", { exact: false }).or(page.getByText("A group's name has", { exact: false })).first().waitFor();
+  await page.getByRole("button", { name: "Create group" }).click();
+  await page.getByText("a group's name must have", { exact: false }).or(page.getByText("A group's name must have", { exact: false })).first().waitFor();
   await page.getByLabel("Name", { exact: true }).fill("vision");
-  await page.getByRole("button", { name: "Make group" }).click();
+  await page.getByRole("button", { name: "Create group" }).click();
   await page.getByRole("heading", { name: "vision" }).waitFor();
   await page.getByLabel("Add a member").fill(mia.account.name);
   await page.getByRole("button", { name: "Add", exact: true }).click();
-  await page.getByText("They are in the group now.").waitFor();
+  await page.getByText("Member added.").waitFor();
   await page.getByLabel("New manager").fill(mia.account.name);
   await page.getByRole("button", { name: "Add manager" }).click();
-  await page.getByText("They manage the group now.").waitFor();
+  await page.getByText("Manager added.").waitFor();
   await check("group");
 });
 
@@ -81,16 +81,16 @@ test("a manager invites, and the invited person accepts by keyboard", async () =
   await page.getByRole("link", { name: "Groups", exact: true }).click();
   await page.getByRole("link", { name: "vision" }).click();
   const invite = async (name, says) => {
-    await page.getByLabel("Invite somebody").fill(name);
+    await page.getByLabel("Invite a user").fill(name);
     await page.keyboard.press("Enter");
     await page.getByText(says, { exact: false }).waitFor();
   };
-  await invite("nobody-here", "There is no user of this name who can be invited.");
-  await invite(eve.name, "The invitation is sent.");
+  await invite("nobody-here", "There is no user with this name who can be invited.");
+  await invite(eve.name, "Invitation sent.");
   await page.getByText(`invited by ${mia.account.name}`, { exact: false }).waitFor();
   await page.getByRole("button", { name: `Withdraw: ${eve.name}` }).click();
-  await page.getByText("The invitation is withdrawn.").waitFor();
-  await invite(eve.name, "The invitation is sent.");
+  await page.getByText("Invitation withdrawn.").waitFor();
+  await invite(eve.name, "Invitation sent.");
   await photographed(page, "group-invitations");
 
   const eves = await browser.visit(chromium, portal);
@@ -103,7 +103,7 @@ test("a manager invites, and the invited person accepts by keyboard", async () =
   await eves.page.goto(portal.url);
   await eves.page.getByRole("button", { name: "Accept: vision" }).focus();
   await eves.page.keyboard.press("Enter");
-  await eves.page.getByText("You are in the group now.").waitFor();
+  await eves.page.getByText("You have joined the group.").waitFor();
   await photographed(eves.page, "settings-groups");
   await eves.page.getByRole("button", { name: "Leave: vision" }).focus();
   await eves.page.keyboard.press("Enter");
@@ -111,10 +111,10 @@ test("a manager invites, and the invited person accepts by keyboard", async () =
   await eves.page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
   await left;
   await eves.page.getByText("You have left the group.", { exact: false }).waitFor();
-  await invite(eve.name, "The invitation is sent.");
+  await invite(eve.name, "Invitation sent.");
   await eves.page.goto(portal.url);
   await eves.page.getByRole("button", { name: "Accept: vision" }).click();
-  await eves.page.getByText("You are in the group now.").waitFor();
+  await eves.page.getByText("You have joined the group.").waitFor();
   browser.assertNoFaults(eves);
 });
 
@@ -129,7 +129,7 @@ test("a manager sees what the group runs, and nothing else of others", async () 
   await page.goto(portal.url);
   await page.getByRole("link", { name: "Groups", exact: true }).click();
   await page.getByRole("link", { name: "vision" }).click();
-  await page.getByRole("heading", { name: /What they run/ }).waitFor();
+  await page.getByRole("heading", { name: /Workloads/ }).waitFor();
   await page.getByRole("cell", { name: "Running" }).waitFor();
   assert.ok(!(await page.content()).includes("private-name"));
   assert.equal(await page.getByRole("button", { name: "Rename" }).count(), 0);
@@ -150,16 +150,16 @@ test("somebody's session is stopped from their page, and the account is closed",
   assert.equal(page.url(), `${portal.url}/admin/users/${eve.name}`);
   await until(async () => {
     await page.goto(`${portal.url}/admin/users/${eve.name}`);
-    return /Ended/.test(await browser.card(page, "private-name").first().innerText());
+    return /Stopped/.test(await browser.card(page, "private-name").first().innerText());
   }, 60, "the session's end");
 
   await confirm(page, "Disable");
-  await page.getByText("The account is disabled:", { exact: false }).first().waitFor();
+  await page.getByText("Account disabled.", { exact: false }).first().waitFor();
   await check("user-disabled");
   await eves.page.goto(portal.url);
   await eves.page.getByRole("heading", { name: "Sign in" }).waitFor();
   await page.getByRole("button", { name: "Enable" }).click();
-  await page.getByText("The account is enabled.").waitFor();
+  await page.getByText("Account enabled.").waitFor();
   browser.assertNoFaults(chief, [/status of 422/]);
 });
 

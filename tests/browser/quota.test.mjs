@@ -51,7 +51,7 @@ test("what would fit later waits, says why, and starts when there is room", asyn
   await startSmall("first");
   await browser.waitForState(person, "first", "Running", 60);
   await startSmall("second");
-  await browser.waitForState(person, "second", "Waiting", 20);
+  await browser.waitForState(person, "second", "Pending", 20);
   const sentence = await browser.card(person.page, "second").innerText();
   assert.match(sentence, /limit|at most|first/i, "the card says which limit and what would help");
   await browser.press(person, "first", /^Stop/);

@@ -41,7 +41,7 @@ test("the table says who uses what, and is found from the menu", async () => {
   await page.getByRole("link", { name: "Admin", exact: true }).click();
   await page.getByRole("link", { name: "Quotas", exact: true }).click();
   await page.getByRole("heading", { name: "Quotas" }).waitFor();
-  await page.getByRole("combobox", { name: "Who is shown" }).selectOption("active");
+  await page.getByRole("combobox", { name: "Users shown" }).selectOption("active");
   await page.getByRole("button", { name: "Find" }).click();
   await page.getByRole("link", { name: people[0].name }).waitFor();
   assert.equal(await page.locator("tbody tr").count(), 1);
@@ -66,13 +66,13 @@ test("an override is looked at, saved, and shown with its source", async () => {
   await light.getByLabel("until, in UTC").fill("2037-12-01T12:00");
   await light.getByRole("textbox", { name: "note" }).fill("a short breath");
   await press(page, "Preview the change");
-  await page.getByText("1 person would be over. Nothing will be stopped", { exact: false }).waitFor();
+  await page.getByText("1 user would exceed a limit. Nothing will be stopped", { exact: false }).waitFor();
   await check(chief, "limits-preview");
   await press(page, "Back to the form");
   assert.equal(await light.getByRole("textbox", { name: "value" }).inputValue(), "1");
   await press(page, "Preview the change");
   await press(page, "Save");
-  await page.getByText("Saved. It holds from now on", { exact: false }).waitFor();
+  await page.getByText("Saved. The new limits apply", { exact: false }).waitFor();
   await page.getByText("override until").first().waitFor();
   const { overrides } = await ask(portal, chiefs[0].name, `/quotas/users/${ada.name}`);
   assert.deepEqual([overrides.light.value, overrides.light.expires_at, overrides.light.note], [1, "2037-12-01T12:00:00Z", "a short breath"]);
@@ -94,7 +94,7 @@ test("of two administrators the second sees both versions, and nothing typed is 
   await press(chief.page, "Preview the change");
   await press(chief.page, "Save");
   await press(boss.page, "Preview the change");
-  await boss.page.getByText("Somebody else changed these limits in the meantime", { exact: false }).waitFor();
+  await boss.page.getByText("Another user changed these limits in the meantime", { exact: false }).waitFor();
   await boss.page.getByText(`${chiefs[0].name} set this to 5`, { exact: false }).waitFor();
   const typed = (name) => boss.page.getByRole("group", { name, exact: true }).getByRole("textbox", { name: "value" }).inputValue();
   assert.deepEqual([await typed("Sessions at once"), await typed("Longest session")], ["7", "12 h"]);
@@ -110,13 +110,13 @@ test("some people change at once, by keyboard alone", async () => {
   await page.goto(`${portal.url}/admin/quotas`);
   const [, bob, mia] = people;
   for (const { name } of [bob, mia]) {
-    await page.getByRole("checkbox", { name: `Choose ${name}` }).focus();
+    await page.getByRole("checkbox", { name: `Select ${name}` }).focus();
     await page.keyboard.press("Space");
   }
-  await page.getByText("2 people chosen").waitFor();
+  await page.getByText("2 users selected").waitFor();
   await check(chief, "quotas-chosen");
   await byKey(page, page.getByRole("button", { name: /^Change limits/ }));
-  await page.getByRole("heading", { name: "Limits of 2 people" }).waitFor();
+  await page.getByRole("heading", { name: "Limits of 2 users" }).waitFor();
   const cores = page.getByRole("group", { name: "Cores at once", exact: true });
   await cores.getByRole("radio", { name: "leave" }).focus();
   for (let step = 0; step < 3; step++) await page.keyboard.press("ArrowRight");
@@ -124,9 +124,9 @@ test("some people change at once, by keyboard alone", async () => {
   await page.keyboard.type("3");
   await check(chief, "limits-selection");
   await byKey(page, page.getByRole("button", { name: "Preview the change" }));
-  await page.getByText("Nobody would be over.").waitFor();
+  await page.getByText("No user would exceed a limit.").waitFor();
   await byKey(page, page.getByRole("button", { name: "Save" }));
-  await page.getByText("Saved for all of them.", { exact: false }).waitFor();
+  await page.getByText("Saved for all selected users.", { exact: false }).waitFor();
   for (const { name } of [bob, mia]) {
     const { overrides } = await ask(portal, chiefs[0].name, `/quotas/users/${name}`);
     assert.equal(overrides.cpus.value, 3);
@@ -144,7 +144,7 @@ test("a group has totals, and its manager shares them out", async () => {
   await total.getByRole("textbox", { name: "value" }).fill("6");
   await press(page, "Preview the change");
   await press(page, "Save");
-  await page.getByText("Saved. It holds", { exact: false }).waitFor();
+  await page.getByText("Saved. The new limits apply", { exact: false }).waitFor();
   await check(chief, "limits-group");
 
   const manager = await browser.visit(chromium, portal);
@@ -162,7 +162,7 @@ test("a group has totals, and its manager shares them out", async () => {
   await each.getByRole("textbox", { name: "value" }).fill("4");
   await press(manager.page, "Preview the change");
   await press(manager.page, "Save");
-  await manager.page.getByText("Saved. It holds", { exact: false }).waitFor();
+  await manager.page.getByText("Saved. The new limits apply", { exact: false }).waitFor();
   browser.assertNoFaults(manager, [/status of 422/]);
 });
 

@@ -74,9 +74,9 @@ test("a hundred runs of ten curves are a table at once", async (t) => {
   assert.equal(await page.locator('[aria-label="Results"] tbody svg').count(), RUNS * 5);
   // The same everywhere: no column of its own.
   assert.deepEqual((await page.locator('[aria-label="Results"] thead [data-key^="p:"]').allInnerTexts()).map((text) => text.trim()), ["lr", "optimizer", "seed"]);
-  await page.getByRole("checkbox", { name: "Also what is the same" }).check();
+  await page.getByRole("checkbox", { name: "Show constant columns" }).check();
   await page.locator('thead [data-key="p:batch_size"]').waitFor();
-  await page.getByRole("checkbox", { name: "Also what is the same" }).uncheck();
+  await page.getByRole("checkbox", { name: "Show constant columns" }).uncheck();
   await page.locator('thead [data-key="p:batch_size"]').waitFor({ state: "detached" });
   browser.assertNoFaults(person);
   await person.context.close();
@@ -89,7 +89,7 @@ test("rows are filtered, ordered by two columns, grouped and compared in their p
   await page.evaluate(() => { globalThis.stayed = true; });
   const filter = page.getByRole("searchbox", { name: "Filter runs" });
   await filter.fill("optimizer = adam and depth > 3");
-  await page.getByText("There is no column “depth”. (character 22)").waitFor();
+  await page.getByText("Unknown column “depth”. (character 22)").waitFor();
   assert.equal(await filter.getAttribute("aria-invalid"), "true");
   await filter.fill("lr <= 0.03 and (optimizer = adam or seed = 0)");
   await page.getByText("33 of 100 runs").waitFor();
@@ -111,7 +111,7 @@ test("rows are filtered, ordered by two columns, grouped and compared in their p
   assert.equal(await page.locator(".groups tbody tr").count(), 3);
   assert.equal(await page.locator(".groups .band").count(), 15);
 
-  for (const name of ["run-094", "run-084", "run-003"]) await page.getByRole("checkbox", { name: `Pick ${name}` }).check();
+  for (const name of ["run-094", "run-084", "run-003"]) await page.getByRole("checkbox", { name: `Select ${name}` }).check();
   const chart = page.locator('figure[data-chart="val/loss"]');
   await browser.appears(page, chart, 60, "the curves of what is ticked");
   await until(async () => (await page.locator("[data-picked] .keys").getByRole("button", { pressed: true }).count()) === 3, 30, "three lines");
@@ -128,7 +128,7 @@ test("rows are filtered, ordered by two columns, grouped and compared in their p
   const other = await visit(`/runs${search}`);
   await browser.appears(other.page, other.page.locator('figure[data-chart="val/loss"]'), 60, "the same curves for somebody else");
   assert.deepEqual(await names(other.page), await names(page));
-  assert.ok(await other.page.getByRole("checkbox", { name: "Pick run-003" }).isChecked());
+  assert.ok(await other.page.getByRole("checkbox", { name: "Select run-003" }).isChecked());
   await other.page.getByRole("button", { name: "Compare", exact: true }).click();
   await other.page.waitForURL(/\/runs\/compare\?/);
   assert.equal(new URL(other.page.url()).searchParams.getAll("id").length, 3);
@@ -144,12 +144,12 @@ test("without scripts the tools are a form and the headings are links", async ()
   const page = await context.newPage();
   await page.goto(`${portal.url}/runs`);
   await page.getByRole("searchbox", { name: "Filter runs" }).fill("seed = 3");
-  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
   await page.getByText("10 of 100 runs").waitFor();
   await page.locator('thead [data-key="m:val/loss"]').click();
   await page.locator('th[aria-sort="ascending"] [data-key="m:val/loss"]').waitFor();
   assert.equal(await rows(page).count(), 10);
-  await page.getByRole("checkbox", { name: `Pick ${(await names(page))[0]}` }).check();
+  await page.getByRole("checkbox", { name: `Select ${(await names(page))[0]}` }).check();
   await page.getByRole("button", { name: "Compare", exact: true }).click();
   await page.waitForURL(/\/runs\/compare\?id=/);
   await context.close();

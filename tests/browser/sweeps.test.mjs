@@ -42,15 +42,15 @@ done
 test("what a sweep takes is told before it is submitted", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/sweeps`);
-  await page.getByText("There are none yet.").waitFor();
+  await page.getByText("You have no sweeps yet.").waitFor();
   await check("sweeps-empty");
-  await page.getByRole("link", { name: "Make the first one" }).click();
+  await page.getByRole("link", { name: "Create your first sweep" }).click();
   await page.getByRole("radio", { name: "Script" }).check();
   await page.getByRole("textbox", { name: "Script" }).fill(SCRIPT);
   await page.getByLabel("Name", { exact: true }).fill("levels");
-  await page.getByText("Several at once: an array or a sweep").click();
+  await page.getByText("Array job or hyperparameter sweep").click();
   await page.getByLabel("Parameters").fill("level = 0.5, 0.25, 0.75\nwidth = 32, 64");
-  await page.getByLabel("At once").fill("2");
+  await page.getByLabel("Parallel tasks").fill("2");
   await page.getByLabel("Metric").fill("val/loss");
   await page.locator("#verdict").getByText("6 tasks, 2 at once").waitFor();
   await page.locator("#verdict").getByText("core-hours").waitFor();
@@ -58,7 +58,7 @@ test("what a sweep takes is told before it is submitted", async () => {
   await page.getByLabel("Parameters").fill("level");
   await page.getByLabel("Trials").fill("3");
   await page.getByRole("button", { name: "Submit", exact: true }).click();
-  await page.getByText("`level` is no `name = values`").first().waitFor();
+  await page.getByText("`level` is not of the form `name = values`").first().waitFor();
   await check("sweep-new-wrong");
   await page.getByLabel("Parameters").fill("level = 0.5, 0.25, 0.75\nwidth = 32, 64");
   await page.getByLabel("Trials").fill("");
@@ -70,7 +70,7 @@ test("its tasks and the best of them come by themselves", async () => {
   const { page } = person;
   const here = page.url();
   await browser.appears(page, main().locator(".best-task .value").getByText("0.5"), 90, "the best so far");
-  await page.getByText("2 of 6 tasks have begun").waitFor();
+  await page.getByText("2 of 6 tasks have started").waitFor();
   assert.equal(await page.locator(".task-grid li").count(), 6);
   assert.equal(page.url(), here, "nobody navigated");
   await check("sweep");
@@ -80,7 +80,7 @@ test("its tasks and the best of them come by themselves", async () => {
   // Its own page comes up.
   await page.waitForURL(/\/jobs\/[0-9a-f-]{36}$/);
   await page.goto(here);
-  await browser.appears(page, page.getByText("3 of 6 tasks have begun"), 90, "that another took its place");
+  await browser.appears(page, page.getByText("3 of 6 tasks have started"), 90, "that another took its place");
 });
 
 test("it is paused, goes on, and is stopped", async () => {
@@ -88,8 +88,8 @@ test("it is paused, goes on, and is stopped", async () => {
   await page.goto(`${portal.url}/sweeps`);
   await page.getByRole("link", { name: "levels" }).click();
   await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByRole("button", { name: "Go on" }).waitFor();
-  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("button", { name: "Resume" }).waitFor();
+  await page.getByRole("button", { name: "Resume" }).click();
   // The page before has a button of that name too.
   await page.getByRole("button", { name: "Pause" }).waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
@@ -110,15 +110,15 @@ test("the queue is held, and says so", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/jobs`);
   await page.getByText("Pause the queue").click();
-  await page.getByRole("button", { name: "Hold mine" }).click();
-  await page.getByText("The owner has paused their waiting jobs.").waitFor();
+  await page.getByRole("button", { name: "Hold my jobs" }).click();
+  await page.getByText("The owner paused their pending jobs.").waitFor();
   const { id } = await ask(portal, name, "/jobs", { method: "POST", body: { name: "held", command: ["true"] } });
   await check("jobs-held");
   await page.goto(`${portal.url}/jobs/${id}`);
-  await page.locator("#sentence").getByText("The owner has paused their waiting jobs.").waitFor();
+  await page.locator("#sentence").getByText("The owner paused their pending jobs.").waitFor();
   await page.goto(`${portal.url}/jobs`);
   await page.getByText("Pause the queue").click();
-  await page.getByRole("button", { name: "Let mine go on" }).click();
+  await page.getByRole("button", { name: "Release my jobs" }).click();
   await until(async () => (await ask(portal, name, `/jobs/${id}`)).state === "ended", 60, "that it runs");
   // What could not be was refused.
   browser.assertNoFaults(person, [/status of 422/]);

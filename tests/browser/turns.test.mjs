@@ -13,7 +13,7 @@ let noted;
 
 // A turn is told when it comes; whether the session runs by then is a matter of seconds.
 const TURN = /‘second’ (starts|is ready)/;
-const RELEASED = /‘second’ is released soon/;
+const RELEASED = /‘second’ will be stopped unless opened/;
 
 before(async () => {
   chromium = await browser.openBrowser();
@@ -37,7 +37,7 @@ test("notifications are asked for by a click, and are off before", async () => {
   const row = settings.locator("[data-notify]");
   await row.getByText("Off in this browser.").waitFor();
   await row.getByRole("button", { name: "Switch on" }).click();
-  await row.getByText("On in this browser, while some page of the portal is open.").waitFor();
+  await row.getByText("On in this browser, while a page of the portal is open.").waitFor();
   await browser.assertAccessible(settings, "settings");
   await browser.photograph(settings, "settings-notifications");
 });
@@ -59,9 +59,9 @@ test("a turn that has come is told on every page, once, and over when it is open
   await browser.assertAccessible(form, "a turn");
   await browser.photograph(form, "turn");
 
-  await notice(form, "‘second’ is released soon").waitFor({ timeout: 120_000 });
+  await notice(form, "‘second’ will be stopped unless opened").waitFor({ timeout: 120_000 });
   await until(() => told(RELEASED), 60, "the warning");
-  assert.match(noted.at(-1).body, /released at/);
+  assert.match(noted.at(-1).body, /stopped at/);
   await browser.photograph(form, "released-soon");
   await form.getByRole("button", { name: "Keep: second" }).click();
   await notice(form, "‘second’ is ready").waitFor();
@@ -93,7 +93,7 @@ test("an end that is near is told once, also by a portal that began anew, and pu
   assert.notEqual((await change(`/sessions/${id}`)).expires_at, ends);
   assertToldOnce([TURN, RELEASED, /‘short’ ends soon/]);
   const history = await (await form.request.get(`${portal.url}/sessions/${id}`)).text();
-  assert.equal(history.split("its time is over at").length, 2, "nor written twice");
+  assert.equal(history.split("it reaches its time limit at").length, 2, "nor written twice");
   await change(`/sessions/${id}`, { method: "DELETE" });
 });
 

@@ -33,7 +33,7 @@ test("somebody reads what they used, day by day, and finds what has ended", asyn
   await browser.signIn(person, una);
   await browser.isSignedIn(person);
   await page.getByRole("link", { name: "Usage" }).click();
-  await page.getByRole("heading", { name: "Hours that are left" }).waitFor();
+  await page.getByRole("heading", { name: "Remaining hours" }).waitFor();
   await page.getByRole("link", { name: "7 days", exact: true }).click();
   const chart = page.getByRole("group", { name: "core-hours, one by one" });
   const days = chart.getByRole("radio");
@@ -50,23 +50,23 @@ test("somebody reads what they used, day by day, and finds what has ended", asyn
   assert.ok(await chart.locator("label").nth(5).locator(".read").isVisible());
   assert.ok(!(await today.locator(".read").isVisible()));
 
-  await page.getByText("The same as a table").click();
+  await page.getByText("Show as a table").click();
   assert.equal(await page.getByRole("table", { name: "Usage over time" }).getByRole("row").count(), 8);
   await browser.photograph(page, "usage");
   await browser.assertAccessible(page, "usage");
 
-  await page.getByLabel("Reason of the end").selectOption("stopped_by_owner");
+  await page.getByLabel("End reason").selectOption("stopped_by_owner");
   await page.getByRole("button", { name: "Filter" }).click();
   await page.getByRole("link", { name: "board" }).waitFor();
   const [table] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "As CSV" }).click()]);
   assert.equal(table.suggestedFilename(), "sessions.csv");
-  await page.getByLabel("Reason of the end").selectOption("idle");
+  await page.getByLabel("End reason").selectOption("idle");
   await page.getByRole("button", { name: "Filter" }).click();
-  await page.getByText("Nothing that ended is like that.").waitFor();
+  await page.getByText("No matching sessions.").waitFor();
   await page.getByRole("link", { name: "Show all" }).click();
   await page.getByRole("link", { name: "board" }).click();
   await page.waitForURL(new RegExp(`/sessions/${ended.id}`));
-  assert.equal(await page.getByRole("link", { name: "Everybody" }).count(), 0);
+  assert.equal(await page.getByRole("link", { name: "All users" }).count(), 0);
   browser.assertNoFaults(person);
 });
 
@@ -85,8 +85,8 @@ test("an administrator sees who used how much", async () => {
   await browser.signIn(person, { name: `iris${process.pid}`, password: "a-long-password-of-hers" });
   await browser.isSignedIn(person);
   await page.goto(`${portal.url}/usage`);
-  await page.getByText("Nothing has ended in this time.").waitFor();
-  await page.getByRole("link", { name: "Everybody" }).click();
+  await page.getByText("No sessions ended in this period.").waitFor();
+  await page.getByRole("link", { name: "All users" }).click();
   const row = page.getByRole("row", { name: new RegExp(una.name) });
   await row.waitFor();
   await page.getByRole("link", { name: "Core-hours" }).click();
@@ -95,6 +95,6 @@ test("an administrator sees who used how much", async () => {
   await browser.photograph(page, "usage-compare");
   await browser.assertAccessible(page, "usage-compare");
   await page.getByRole("link", { name: "GPU model" }).click();
-  await page.getByText("Nobody used anything in this time.").waitFor();
+  await page.getByText("No usage in this period.").waitFor();
   browser.assertNoFaults(person);
 });

@@ -38,7 +38,7 @@ async fn texts(caller: &Caller, query: &str) -> Vec<String> {
 }
 
 async fn page(caller: &Caller, path: &str) -> String {
-    caller.visit(path).await.text().await.unwrap()
+    crate::pages::markup::one_line(&caller.visit(path).await.text().await.unwrap())
 }
 
 fn at(seconds: i64) -> String {
@@ -200,11 +200,11 @@ async fn bad_announcements_and_bad_maintenance_are_refused_by_field() {
     }
     assert_eq!(portal.db().maintenance().await.unwrap(), None);
     for (path, fields, said) in [
-        ("/admin/announcements", vec![("text", ""), ("level", "info")], "Say something."),
-        ("/admin/announcements", vec![("text", "a"), ("to", "2030-13-01T00:00")], "Write a day and a time in UTC"),
-        ("/admin/announcements", vec![("text", "a"), ("to", "2020-01-01T00:00")], "It ends before it begins"),
-        ("/admin/maintenance", vec![("mode", "drain")], "Say when the sessions that run are ended."),
-        ("/admin/maintenance", vec![("mode", "no_new_sessions"), ("to", "x")], "Write a day and a time in UTC"),
+        ("/admin/announcements", vec![("text", ""), ("level", "info")], "Enter a text."),
+        ("/admin/announcements", vec![("text", "a"), ("to", "2030-13-01T00:00")], "Enter a date and time in UTC"),
+        ("/admin/announcements", vec![("text", "a"), ("to", "2020-01-01T00:00")], "The end is before the start"),
+        ("/admin/maintenance", vec![("mode", "drain")], "Enter the time when running sessions are ended."),
+        ("/admin/maintenance", vec![("mode", "no_new_sessions"), ("to", "x")], "Enter a date and time in UTC"),
     ] {
         let mut fields = fields;
         fields.push(("csrf_token", &chief.csrf_token));
@@ -308,7 +308,7 @@ async fn maintenance_begins_and_ends_by_the_clock_whoever_ordered_it() {
     portal.portal.announcements.refresh().await.unwrap();
     assert!(news.has_changed().unwrap());
     news.mark_unchanged();
-    assert!(page(&alice, "/").await.contains("no session starts then"), "it is told before");
+    assert!(page(&alice, "/").await.contains("no sessions start during this time"), "it is told before");
     assert_eq!(start(&alice, "before", 1).await.status(), 201);
     portal.clock.advance(60);
     portal.portal.announcements.refresh().await.unwrap();
@@ -356,7 +356,7 @@ async fn the_health_report_says_what_is_so_and_no_secret() {
     assert_eq!(finding("backup")["level"], "note");
     // Nobody has asked the helper yet, and no environment is to be there.
     assert_eq!((&finding("scheduler")["level"], &report["level"]), (&json!("ok"), &json!("note")));
-    assert!(finding("backup")["mend"].as_str().unwrap().starts_with("lyceum admin backup"));
+    assert!(finding("backup")["fix"].as_str().unwrap().starts_with("lyceum admin backup"));
     assert!(finding("free space")["what"].as_str().unwrap().contains("free at"));
     assert_eq!(finding("access")["level"], "ok", "its loop runs here");
     assert!(finding("sessions")["last_at"].is_string());
@@ -368,12 +368,12 @@ async fn the_health_report_says_what_is_so_and_no_secret() {
 
     assert_eq!(alice.get("/api/v1/health").await.status(), 403);
     let text = page(&chief, "/admin/health").await;
-    for word in ["Note", "OK", "Parts", "Loops", "scheduler", "To mend it:"] {
+    for word in ["Note", "OK", "Parts", "Loops", "scheduler", "To fix it:"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let key = std::fs::read_dir(portal.directory.path()).unwrap();
     for file in
-        key.filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok()).filter(|file| 8 < file.len())
+        key.filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok()).filter(|file| file.len() > 8)
     {
         assert!(!text.contains(file.trim()), "no file of the private directory is told");
     }

@@ -2,9 +2,9 @@
 //! whom, what is not given out and why, and what becomes of GPUs that are held and rest.
 
 use lyceum::{
-    cluster::News,
+    cluster::ClusterEvent,
     db::{
-        admit::{Admitted, NewAttempt, NewSession, Verdict},
+        admit::{AdmissionOutcome, NewAttempt, NewSession, Verdict},
         sessions::Filter,
     },
     model::{
@@ -23,7 +23,7 @@ use crate::{
 struct Scene {
     portal: TestPortal,
     folder: tempfile::TempDir,
-    news: Mutex<Vec<News>>,
+    news: Mutex<Vec<ClusterEvent>>,
 }
 
 /// Two pairs with fast links, each of one model, and a GPU in two slices.
@@ -115,6 +115,7 @@ impl Scene {
                 log_directories: std::collections::BTreeMap::new(),
                 group: None,
                 modules: Vec::new(),
+                image: None,
             },
             light: false,
             cluster: "local".to_owned(),
@@ -122,9 +123,11 @@ impl Scene {
             job,
         };
         match self.portal.portal.sessions.admission.insert(&new).await.unwrap() {
-            Admitted::Judged(Verdict::Admit { .. }) => {}
-            Admitted::Judged(Verdict::Wait(reasons) | Verdict::Refuse(reasons)) => return Err(reasons[0].hint.clone()),
-            Admitted::Repeated(_) | Admitted::Overtaken => unreachable!("it has no key, and is no job"),
+            AdmissionOutcome::Judged(Verdict::Admit { .. }) => {}
+            AdmissionOutcome::Judged(Verdict::Wait(reasons) | Verdict::Refuse(reasons)) => {
+                return Err(reasons[0].hint.clone());
+            }
+            AdmissionOutcome::Repeated(_) | AdmissionOutcome::Overtaken => unreachable!("it has no key, and is no job"),
         }
         let (db, now) = (self.portal.db(), self.portal.clock.now());
         assert!(db.begin_start(id, now).await.unwrap());
@@ -169,7 +172,7 @@ async fn page(caller: &Caller) -> String {
     assert_eq!(answer.status(), 200);
     let text = answer.text().await.unwrap();
     crate::pages::markup::check(&text).unwrap();
-    text
+    crate::pages::markup::one_line(&text)
 }
 
 #[tokio::test]
@@ -219,7 +222,7 @@ async fn who_sees_what() {
         assert_eq!(is_shown(&format!("/sessions/{id}")), session, "{name}");
         // Everybody's own name stands in the frame.
         assert_eq!(is_shown(">ann<"), owner.is_some(), "{name}");
-        assert_eq!(is_shown("somebody"), owner.is_none(), "{name}");
+        assert_eq!(is_shown("another user"), owner.is_none(), "{name}");
         assert_eq!(is_shown(">yours<"), name == "ann", "{name}");
         assert_eq!(is_shown(&format!("{account} (process {stranger}")), outside, "{name}");
         assert!(is_shown("1 uncorrected memory error") && is_shown("GPU 4:1") && is_shown("NV4"), "{name}: {text}");
@@ -235,7 +238,7 @@ async fn who_sees_what() {
     assert_eq!((&node["gpus"], &node["gpus_held"], &node["driver"]), (&json!(6), &json!(2), &json!("550.1.fake")));
     assert_eq!(node["gpus_kept_apart"], false);
     let card = portal.sign_in("ann").await.visit(&format!("/sessions/{id}/card")).await.text().await.unwrap();
-    assert!(card.contains("GPUs only counted"), "{card}");
+    assert!(card.contains("GPUs by count only"), "{card}");
 }
 
 #[tokio::test]
@@ -254,7 +257,7 @@ async fn what_cannot_be_used_is_not_given_out() {
     let first = scene.session(ann, 1).await.unwrap();
     assert_eq!(scene.indices(first).await, [0]);
     scene.after_the_grace().await;
-    assert!(scene.news.lock().contains(&News::Room), "whoever waits is considered anew");
+    assert!(scene.news.lock().contains(&ClusterEvent::Room), "whoever waits is considered anew");
     let second = scene.session(ann, 1).await.unwrap();
     assert_eq!(scene.indices(second).await, [2]);
     let slices = [scene.session(ann, 1).await.unwrap(), scene.session(ann, 1).await.unwrap()];
@@ -264,19 +267,19 @@ async fn what_cannot_be_used_is_not_given_out() {
     let reason = scene.session(ann, 1).await.unwrap_err();
     assert_eq!(
         reason,
-        "Not enough of the machine's 6 × GPU are free: programs outside the portal compute on GPU 1, and GPU 3 does not \
-         answer. This starts when something ends."
+        "Not enough of the machine's 6 × GPU are free: programs outside the portal use GPU 1, and GPU 3 does not \
+         respond. This starts when something ends."
     );
     let text = page(&ann_sees).await;
-    assert!(text.contains("It has fallen off the bus") && text.contains("0 of 6 free"), "{text}");
-    assert!(text.contains("Programs outside the portal compute on it"), "{text}");
+    assert!(text.contains("The GPU has fallen off the bus") && text.contains("0 of 6 free"), "{text}");
+    assert!(text.contains("busy with processes outside Lyceum"), "{text}");
     let gpus = items(&ann_sees, "/api/v1/gpus").await;
     assert_eq!((&gpus[1]["state"], &gpus[3]["state"]), (&json!("busy_outside"), &json!("down")));
 
     // The stranger goes, the GPU comes back: whoever waits is let in at once.
     scene.news.lock().clear();
     scene.tell("", 0).await;
-    assert_eq!(*scene.news.lock(), [News::Room]);
+    assert_eq!(*scene.news.lock(), [ClusterEvent::Room]);
     let waiting = Filter { state: Some(SessionState::Queued), limit: 10, ..Filter::default() };
     assert_eq!(portal.portal.sessions.list(waiting).await.unwrap().len(), 1);
     portal.portal.sessions.reconcile().await;
@@ -307,7 +310,8 @@ async fn attempts_of_jobs_are_asked_about_too() {
     let pressed = oscar.post_form(&format!("/cluster/sessions/{id}/ask"), &[("csrf_token", &oscar.csrf_token)]).await;
     assert_eq!(pressed.status(), 303);
     let shown = annie.visit(&format!("/jobs/{job}")).await.text().await.unwrap();
-    assert!(shown.contains("asks whether you still need these GPUs") && shown.contains("oscar"), "{shown}");
+    let shown = crate::pages::markup::one_line(&shown);
+    assert!(shown.contains("whether you still need these GPUs") && shown.contains("oscar"), "{shown}");
     assert_eq!(annie.post(&format!("/api/v1/sessions/{id}/ask"), &json!({})).await.status(), 403);
     let canceled = oscar.post_form(&format!("/jobs/{job}/cancel"), &[("csrf_token", &oscar.csrf_token)]).await;
     assert_eq!(canceled.status(), 303, "an operator ends it");
@@ -340,8 +344,8 @@ async fn held_gpus_that_rest_are_asked_about() {
     let idle = portal.portal.cluster.view().idle.clone();
     assert_eq!((idle.len(), idle[0].session, idle[0].gpus.len()), (1, id, 2));
     let text = page(&oscar).await;
-    assert!(text.contains("Held and idle") && text.contains(&format!("/cluster/sessions/{id}/ask")), "{text}");
-    assert!(!page(&annie).await.contains("Held and idle"), "it is for operators");
+    assert!(text.contains("Allocated but idle") && text.contains(&format!("/cluster/sessions/{id}/ask")), "{text}");
+    assert!(!page(&annie).await.contains("Allocated but idle"), "it is for operators");
     let chief = portal.sign_in("chief").await;
     let all: Value = chief.get("/api/v1/quotas").await.json().await.unwrap();
     let strip = &all["strip"];
@@ -365,7 +369,7 @@ async fn held_gpus_that_rest_are_asked_about() {
     let pressed = oscar.post_form(&format!("/cluster/sessions/{id}/ask"), &[("csrf_token", &oscar.csrf_token)]).await;
     assert_eq!(pressed.status(), 303);
     let home = annie.visit("/").await.text().await.unwrap();
-    assert!(home.contains("asks whether you still need these GPUs") && home.contains("oscar"), "{home}");
+    assert!(home.contains("whether you still need these GPUs") && home.contains("oscar"), "{home}");
     assert!(asked(&annie).await);
     let keep = annie.post(&format!("/api/v1/sessions/{id}/keep"), &json!({ "seconds": 60 })).await;
     assert_eq!(keep.status(), 200);
@@ -383,7 +387,7 @@ async fn held_gpus_that_rest_are_asked_about() {
         }
     }
     assert!(!asked(&annie).await);
-    assert_eq!(*scene.news.lock(), [News::Answered { session: id, owner: ann }]);
+    assert_eq!(*scene.news.lock(), [ClusterEvent::Answered { session: id, owner: ann }]);
     let audit = portal.db().list_audit(50).await.unwrap();
     assert_eq!(audit.iter().filter(|row| row.action == "session.ask" && row.actor == "oscar").count(), 2);
 
@@ -391,7 +395,7 @@ async fn held_gpus_that_rest_are_asked_about() {
     let uuid = "GPU-00000000-0000-0000-0000-000000000000";
     let history: Value = annie.get(&format!("/api/v1/gpus/{uuid}/history?span=minute")).await.json().await.unwrap();
     let points = history["points"].as_array().unwrap();
-    assert!(50 < points.len(), "{history}");
+    assert!(points.len() > 50, "{history}");
     assert_eq!(history["held"][0]["owner"], "ann");
     assert!(points.iter().any(|point| point["utilisation_percent"] == 2.0), "{history}");
     for bad in ["span=year", "from=2027-01-01T00:00:00Z&to=2026-01-01T00:00:00Z", "from=2020-01-01T00:00:00Z"] {

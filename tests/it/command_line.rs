@@ -80,14 +80,14 @@ async fn groups_are_kept_on_the_command_line() {
     place.run("admin group manager add vision ada");
     let list = place.run("admin group list");
     let lines: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines, [vec!["NAME", "FROM", "MEMBERS", "MANAGERS"], vec!["vision", "local", "1", "ada"]]);
+    assert_eq!(lines, [vec!["NAME", "SOURCE", "MEMBERS", "MANAGERS"], vec!["vision", "local", "1", "ada"]]);
     let groups: Value = serde_json::from_str(&place.run("admin group list --json")).unwrap();
     assert_eq!((&groups[0]["name"], &groups[0]["members"]), (&Value::from("vision"), &Value::from(1)));
     let id = groups[0]["id"].as_str().unwrap();
 
     for (words, why) in [
-        ("admin group add vision", "there is a group `vision` already"),
-        ("admin group add No!", "a group's name has"),
+        ("admin group add vision", "there is already a group `vision`"),
+        ("admin group add No!", "a group's name must have"),
         ("admin group rename speech sight", "there is no group `speech`"),
         ("admin group member add vision bob", "there is no user `bob`"),
         ("admin group manager remove speech ada", "there is no group `speech`"),
@@ -126,7 +126,7 @@ async fn limits_are_set_and_shown_on_the_command_line() {
     let place = Place::new();
     place.run("admin user add ada");
     place.run("admin group add vision");
-    assert_eq!(place.run("admin quota get default"), "nothing is set here: what is inherited holds\n");
+    assert_eq!(place.run("admin quota get default"), "nothing is set here; inherited values apply\n");
 
     // As people write them, and as it is shown it can be set again.
     let words = [
@@ -140,12 +140,12 @@ async fn limits_are_set_and_shown_on_the_command_line() {
         "cpus=unlimited",
     ];
     let set = place.run_words(&words);
-    assert_eq!(set, "cpus=unlimited\ngpus=1\nmax_session_seconds=8h\nmemory_bytes=48GB\n");
+    assert_eq!(set, "cpus=unlimited\ngpus=1\nmax_session_seconds=8h\nmemory_bytes=48GiB\n");
     assert_eq!(place.run("admin quota get default"), set);
     assert_eq!(place.run(&format!("admin quota set default {}", set.trim().replace('\n', " "))), set);
     assert_eq!(
         place.run("admin quota set default memory_bytes=48GiB cpus=inherit gpus=inherit max_session_seconds=inherit"),
-        "memory_bytes=48GB\n"
+        "memory_bytes=48GiB\n"
     );
 
     let group = place.run("admin quota set group vision gpus=2 total.gpus=8 total.gpu_hours=2000 chargeable=yes");
@@ -182,31 +182,31 @@ fn what_cannot_be_set_is_said_and_nothing_is() {
     place.run("admin user add ada");
     place.run("admin group add vision");
     for (words, why) in [
-        ("default memory_bytes=48", "memory_bytes: `48` is no value. 48 of what? Write the unit: 48 GB."),
+        ("default memory_bytes=48", "memory_bytes: `48` is not a valid value. 48 of what? Write the unit: 48 GiB."),
         ("default max_session_seconds=8", "8 of what? Write the unit: 8 h."),
-        ("default memory_bytes=8h", "Write a size as 48 GB"),
+        ("default memory_bytes=8h", "Write a size as 48 GiB"),
         ("default max_session_seconds=8GB", "Write a time as 8 h"),
-        ("default gpus=48GB", "GPUs are counted"),
-        ("default gpus=-2", "This is not negative"),
+        ("default gpus=48GiB", "GPUs are counted"),
+        ("default gpus=-2", "This must not be negative"),
         ("default gpus=1.5", "no fractions"),
         ("default gpus=1e9", "no powers"),
-        ("default gpus=99999999999999999999", "more than can be counted"),
+        ("default gpus=99999999999999999999", "too large"),
         ("default gpu=1", "there is no field `gpu`"),
-        ("default gpus", "`gpus`: say FIELD=VALUE"),
-        ("default gpus=1 gpus=2", "gpus is named twice"),
+        ("default gpus", "`gpus` is not of the form FIELD=VALUE"),
+        ("default gpus=1 gpus=2", "gpus is given twice"),
         ("default total.gpus=2", "set at `group NAME` or `cluster`"),
         ("default chargeable=yes", "there is no field `chargeable`"),
-        ("group vision chargeable=perhaps", "chargeable is `yes` or `no`"),
-        ("group vision total.pending=2", "limited for each person"),
-        ("cluster pending=2", "limited for each person"),
+        ("group vision chargeable=perhaps", "chargeable must be `yes` or `no`"),
+        ("group vision total.pending=2", "is a limit for each user"),
+        ("cluster pending=2", "is a limit for each user"),
         ("user bob gpus=2", "there is no user `bob`"),
         ("group speech gpus=2", "there is no group `speech`"),
-        ("somebody gpus=2", "say whose"),
-        ("default", "say what"),
+        ("somebody gpus=2", "the first word must be"),
+        ("default", "no fields given"),
         ("default gpus=1 --until 2001-01-31", "--until: This must be in the future."),
-        ("default gpus=1 --until 30", "neither a day"),
-        ("default gpus=1 --until soon", "neither a day"),
-        ("default gpus=inherit --note why", "belong to a value"),
+        ("default gpus=1 --until 30", "is not a date or time"),
+        ("default gpus=1 --until soon", "is not a date or time"),
+        ("default gpus=inherit --note why", "require a field with a value"),
     ] {
         let said = place.refused(&format!("admin quota set {words}"));
         assert!(said.contains(why), "{words}: {said}");
@@ -218,9 +218,9 @@ fn what_cannot_be_set_is_said_and_nothing_is() {
     let said = place.refused("admin quota set default cpus=4 gpus=-2 memory_bytes=48");
     assert!(said.contains("gpus: `-2`") && said.contains("48 of what?"), "{said}");
     for level in ["default", "cluster", "user ada"] {
-        assert_eq!(place.run(&format!("admin quota get {level}")), "nothing is set here: what is inherited holds\n");
+        assert_eq!(place.run(&format!("admin quota get {level}")), "nothing is set here; inherited values apply\n");
     }
-    assert!(place.refused("admin quota get default gpus").contains("`get` shows everything"));
+    assert!(place.refused("admin quota get default gpus").contains("`get` shows all limits"));
 }
 
 #[tokio::test]
@@ -236,21 +236,23 @@ async fn a_dry_run_says_who_would_be_over_and_changes_nothing() {
     }
     db.close().await;
     place.run("admin quota set user bob sessions=3");
-    let told = place.run("admin quota set default sessions=0 memory_bytes=48GB --dry-run --until 2099-01-31");
-    let changes = "This would change, and nothing is changed:\n  sessions: inherit → 0  until 2099-01-31T00:00:00Z\n  \
-                   memory_bytes: inherit → 48GB  until 2099-01-31T00:00:00Z\n";
-    let over = "1 person would be over. Nothing will be stopped; new starts wait until there is room again.\n  \
+    let told = place.run("admin quota set default sessions=0 memory_bytes=48GiB --dry-run --until 2099-01-31");
+    let changes = "Dry run. This would change:\n  sessions: inherit → 0  until 2099-01-31T00:00:00Z\n  \
+                   memory_bytes: inherit → 48GiB  until 2099-01-31T00:00:00Z\n";
+    let over = "1 user would exceed a limit. Nothing will be stopped. New starts wait until usage is below the \
+                limit.\n  \
                 ada: 1 session in use, 0 sessions allowed (default)\n";
     assert_eq!(told, format!("{changes}{over}"));
     let told = place.run("admin quota set cluster cpus=1 --dry-run");
     assert!(
-        told.contains("All together would be over.") && told.contains("all together: 2 cores in use, 1 core allowed"),
+        told.contains("A total would be exceeded.")
+            && told.contains("all users together: 2 cores in use, 1 core allowed"),
         "{told}"
     );
     let told = place.run("admin quota set user bob sessions=2 --dry-run");
-    assert!(told.contains("sessions: 3 → 2\n") && told.ends_with("Nobody would be over.\n"), "{told}");
+    assert!(told.contains("sessions: 3 → 2\n") && told.ends_with("No user would exceed a limit.\n"), "{told}");
     assert!(place.refused("admin quota set default memory_bytes=48 --dry-run").contains("48 of what?"));
-    for (level, set) in [("default", "nothing is set here: what is inherited holds\n"), ("user bob", "sessions=3\n")] {
+    for (level, set) in [("default", "nothing is set here; inherited values apply\n"), ("user bob", "sessions=3\n")] {
         assert_eq!(place.run(&format!("admin quota get {level}")), set);
     }
     let rows = place.db().await.audit_after(0, 100).await.unwrap();
@@ -306,11 +308,11 @@ async fn ones_own_limits_groups_and_time_in_a_shell() {
     // With several groups one has to be said, of those that there are; it is remembered.
     let (code, _, complaint) = shell.run("session start terminal --cpus 1 --memory 64MiB").await;
     assert!(
-        code == Some(1) && complaint.contains("group: choose the group that this is charged to: speech, vision"),
+        code == Some(65) && complaint.contains("group: choose the group that this is charged to: speech, vision"),
         "{complaint}"
     );
     let (_, _, complaint) = shell.run("session start terminal --group chess").await;
-    assert!(complaint.contains("group: you can charge speech, vision"), "{complaint}");
+    assert!(complaint.contains("group: must be one of speech, vision"), "{complaint}");
     let started = shell.told("session start terminal --cpus 1 --memory 64MiB --group vision --name long --json").await;
     let started: Value = serde_json::from_str(&started).unwrap();
     let id: SessionId = started["id"].as_str().unwrap().parse().unwrap();
@@ -319,7 +321,7 @@ async fn ones_own_limits_groups_and_time_in_a_shell() {
     assert_eq!(serde_json::from_str::<Value>(&job).unwrap()["group"], "speech", "{job}");
 
     let (code, _, complaint) = shell.run(&format!("session extend {id}")).await;
-    assert!(code == Some(1) && complaint.contains("nly a running session can be extended"), "{complaint}");
+    assert!(code == Some(65) && complaint.contains("nly a running session can be extended"), "{complaint}");
     let now = portal.clock.now();
     assert!(db.begin_start(id, now).await.unwrap());
     assert!(db.mark_running(id, now, now.plus_seconds(3600)).await.unwrap());
@@ -327,10 +329,10 @@ async fn ones_own_limits_groups_and_time_in_a_shell() {
     assert_eq!(kept["id"], json!(id), "{kept}");
     assert_eq!(db.find_session(id).await.unwrap().unwrap().keep_until, Some(now.plus_seconds(5400)));
     let short = &id.to_string()[..35];
-    assert!(shell.told(&format!("session extend {short} 2h")).await.contains("long runs"));
+    assert!(shell.told(&format!("session extend {short} 2h")).await.contains("long is running"));
     assert_eq!(db.find_session(id).await.unwrap().unwrap().expires_at, Some(now.plus_seconds(3 * 3600)));
     let (code, _, complaint) = shell.run(&format!("session extend {id} 2h")).await;
-    assert!(code == Some(1) && complaint.contains("extended"), "once alone: {complaint}");
+    assert!(code == Some(65) && complaint.contains("extended"), "once alone: {complaint}");
     for wrong in [format!("session extend {id} 0s"), format!("session keep {id} long")] {
         assert_eq!(shell.run(&wrong).await.0, Some(2), "{wrong}");
     }
@@ -341,7 +343,7 @@ async fn ones_own_limits_groups_and_time_in_a_shell() {
             table.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{table}"));
         found.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(line("memory_bytes")[2..], ["48 GB", "override"], "{table}");
+    assert_eq!(line("memory_bytes")[2..], ["48 GiB", "override"], "{table}");
     assert_eq!(line("max_extensions"), ["max_extensions", "-", "1", "override"]);
     assert_eq!(line("light"), ["light", "1", "6", "default"]);
     let read: Value = serde_json::from_str(&shell.told("quota --json").await).unwrap();

@@ -97,7 +97,7 @@ fn whoever_goes_on_makes_one_curve_of_it() {
 
     let place = TempDir::new().unwrap();
     let (_, told, _) = train(place.path(), "--steps 40 --restart-at 35");
-    assert!(told.contains("begun anew at step 30"), "{told}");
+    assert!(told.contains("restarted at step 30"), "{told}");
     let runs = read(place.path());
     assert_eq!(points(&runs, ".", "train/loss").len(), 40);
     assert_eq!(runs.get(".").unwrap().curve("train/loss").unwrap().len(), 45);

@@ -9,6 +9,8 @@
  *                 `gpu N PERCENT USED_MIB CELSIUS WATTS`    what it does
  *                 `process N PID MIB`                       who computes on it
  *                 `ecc N CORRECTED UNCORRECTED`  `retired N PAGES PENDING`  `slow N BITS`
+ *                 `energy N JOULES`
+ *                 `xid N CODE`    a critical error, which the driver notes once
  *                 `lost N`   it fell off the bus            `hang N`  a question about it hangs
  *                 `mig N SLICES`                            it is cut into slices
  *                 `near A B LEVEL`  `nvlink A B COUNT`      how they are linked */
@@ -30,7 +32,7 @@
 #define STATE "/nonexistent"
 #endif
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, LOST = 15, UNKNOWN = 999 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, LOST = 15, UNKNOWN = 999 };
 
 /* A device is its number; a slice is its GPU's number and, from 1 on, its own times SLICE. */
 enum { SLICE = 1000 };
@@ -240,6 +242,13 @@ int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) {
   return failed;
 }
 
+int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millijoules) {
+  long long joules;
+  int failed = number(device, "energy", 0, &joules);
+  if (!failed) *millijoules = (unsigned long long)joules * 1000;
+  return failed;
+}
+
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned int *milliwatts) {
   int failed = answers(device);
   if (!failed) *milliwatts = 400000;
@@ -318,6 +327,54 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *
   int failed = number(device, "slow", 0, &value);
   if (!failed) *reasons = (unsigned long long)value;
   return failed;
+}
+
+struct event {
+  void *device;
+  unsigned long long type, data;
+  unsigned int instance, compute;
+};
+
+enum { CRITICAL_XID_ERROR = 8 };
+static char watched[GPUS + 1];
+static long long noted[GPUS + 1];
+
+int nvmlDeviceGetSupportedEventTypes(void *device, unsigned long long *types) {
+  *types = slice_of(device) ? 0 : CRITICAL_XID_ERROR;
+  return SUCCESS;
+}
+
+int nvmlEventSetCreate(void **set) {
+  *set = watched;
+  return SUCCESS;
+}
+
+int nvmlEventSetFree(void *set) {
+  (void)set;
+  return SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set) {
+  (void)set;
+  if (types & CRITICAL_XID_ERROR) watched[gpu_of(device)] = 1;
+  return SUCCESS;
+}
+
+int nvmlEventSetWait_v2(void *set, struct event *event, unsigned int milliseconds) {
+  (void)set, (void)milliseconds;
+  for (int gpu = 0; gpu < GPUS; gpu++) {
+    long long code = 0;
+    if (!watched[gpu] || told("xid", gpu, &code, 1) < 1) code = 0;
+    if (code == noted[gpu]) continue;
+    noted[gpu] = code;
+    if (code == 0) continue;
+    memset(event, 0, sizeof *event);
+    event->device = device_of(gpu, 0);
+    event->type = CRITICAL_XID_ERROR;
+    event->data = (unsigned long long)code;
+    return SUCCESS;
+  }
+  return TIMEOUT;
 }
 
 struct pci {

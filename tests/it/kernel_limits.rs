@@ -88,7 +88,7 @@ async fn a_session_is_held_to_what_it_was_given() {
     }
     person.visit(&house, id, "/eat").await;
     let ended = person.ended(&house, id, "out_of_memory").await;
-    assert!(ended["detail"].as_str().unwrap().contains("it asked for 192 MB"), "{ended}");
+    assert!(ended["detail"].as_str().unwrap().contains("it requested 192 MiB"), "{ended}");
     house.nothing_left(&record).await;
     assert_eq!(person.visit(&house, bystander, "/").await.0, 200, "the other one goes on");
     person.end(&house, bystander).await;
@@ -111,7 +111,7 @@ async fn opens_its_own_gpus(house: &life::House, person: &life::Person, id: Sess
     let page = page.text().await.unwrap();
     let closes = house::detect("gpus").closes_devices();
     assert_eq!(open(&other).await == denied, closes);
-    assert_eq!(page.contains("This machine cannot close GPUs"), !closes);
+    assert_eq!(page.contains("GPUs are not isolated on this machine"), !closes);
 }
 
 #[test]
@@ -123,9 +123,9 @@ fn check_tells_whether_gpus_are_closed() {
     let (_, said) = life::House::new(&variables).run(&["check"]);
     let closes = nix::unistd::geteuid().is_root() && house::detect("told").closes_devices();
     let sentence = if closes {
-        "GPUs are closed to a session"
+        "a session can only open the files of its own GPUs"
     } else {
-        "programs keep to their own by CUDA_VISIBLE_DEVICES alone"
+        "only CUDA_VISIBLE_DEVICES restricts programs to their own"
     };
     assert!(said.contains(sentence), "{said}");
 }
@@ -140,7 +140,7 @@ async fn cores_bind(house: &life::House, person: &life::Person, id: SessionId, r
         counts.max().unwrap_or(0)
     };
     person.visit(house, id, "/spin").await;
-    eventually("they are held back", async || (0 < held_back()).then_some(())).await;
+    eventually("they are held back", async || (held_back() > 0).then_some(())).await;
     let used = || cgroup::usage(&record.cgroups).unwrap().cpu_nanoseconds;
     let (begin, before) = (Instant::now(), used());
     eventually("a while passes", async || (Duration::from_secs(2) < begin.elapsed()).then_some(())).await;

@@ -15,7 +15,7 @@ fn every_licence_is_allowed() {
     let allowed = deny_list("licenses", "allow");
     let bad: Vec<String> = packages()
         .iter()
-        .filter(|p| p["name"] != "lyceum")
+        .filter(|p| p["name"].as_str().is_none_or(|name| !name.starts_with("lyceum")))
         .filter_map(|p| {
             let licence = p["license"].as_str().unwrap_or("no licence named");
             (!permitted(licence, &allowed)).then(|| format!("{} {}: {licence}", p["name"], p["version"]))
@@ -48,7 +48,7 @@ fn only_two_packages_compile_c() {
 }
 
 /// What cargo would build for this machine, whatever the features: `cargo metadata`.
-fn metadata() -> Value {
+pub fn metadata() -> Value {
     let target =
         format!("{}-unknown-linux-{}", std::env::consts::ARCH, if cfg!(target_env = "musl") { "musl" } else { "gnu" });
     let output = Command::new(env!("CARGO"))
@@ -68,7 +68,7 @@ fn names(packages: &[Value]) -> BTreeSet<String> {
     packages.iter().map(|p| p["name"].as_str().unwrap().to_owned()).collect()
 }
 
-fn name_of(metadata: &Value, id: &Value) -> String {
+pub fn name_of(metadata: &Value, id: &Value) -> String {
     let packages = metadata["packages"].as_array().unwrap();
     let package = packages.iter().find(|p| p["id"] == *id).expect("every node is a package");
     package["name"].as_str().unwrap().to_owned()

@@ -105,23 +105,28 @@ async fn a_turn_is_told_until_somebody_comes() {
     let id = lab.waited().await;
     let strip = lab.strip().await;
     assert!(strip.contains(&format!("data-notice=\"{id} turn\"")) && strip.contains("‘second’ is ready"), "{strip}");
-    assert!(strip.contains("It is released at") && strip.contains(">Open<svg"), "{strip}");
+    assert!(strip.contains("It is stopped at") && strip.contains(">Open<svg"), "{strip}");
     let session = lab.session(id).await;
     let released = lab.portal.clock.now().plus_seconds(30 * MINUTE);
     assert_eq!(session["idle_stops_at"], json!(released), "{session}");
     let reason = &session["idle_reason"];
     assert_eq!((&reason["code"], &reason["limit"]), (&json!("idle.unopened"), &json!(1800)), "{reason}");
     let card = lab.ada.visit(&format!("/sessions/{id}/card")).await.text().await.unwrap();
-    assert!(card.contains("it is not open yet") && card.contains("/keep"), "{card}");
+    assert!(card.contains("has not been opened") && card.contains("/keep"), "{card}");
 
     // Five minutes before, and once, however often somebody looks.
     lab.portal.clock.advance(25 * MINUTE);
     let told = lab.warnings(id, 1).await;
-    assert!(told[0].starts_with("5 min left: its turn came, and it is released at 2027-01-15T08:31:00Z"), "{told:?}");
+    assert!(
+        told[0].starts_with(
+            "5 min left: it is ready but has not been opened, and will be stopped at 2027-01-15T08:31:00Z"
+        ),
+        "{told:?}"
+    );
     lab.portal.clock.advance(1);
     assert_eq!(lab.warnings(id, 1).await, told);
     let strip = lab.strip().await;
-    assert!(strip.contains("idle.unopened 300") && strip.contains("is released soon"), "{strip}");
+    assert!(strip.contains("idle.unopened 300") && strip.contains("will be stopped unless opened"), "{strip}");
 
     // "Keep" puts it off.
     let kept = lab.ada.post(&format!("/api/v1/sessions/{id}/keep"), &json!({})).await;
@@ -147,8 +152,8 @@ async fn more_time_is_refused_in_the_same_words_everywhere() {
     let lab = Lab::new(json!({ "light": 1, "cpu_hours": 9 })).await;
     let id = lab.start("long").await;
     lab.runs(id).await;
-    let hint = "This could use 8 h of core time; of your 9 core-hours for 30 days (override) 1 h are left, with what \
-                runs counted to its end. Ask for less time.";
+    let hint = "This could use 8 h of core time; of your 9 core-hours for 30 days (override) 1 h are left, counting \
+                running workloads to their end. Ask for less time.";
     let extend = format!("/api/v1/sessions/{id}/extend");
     let answer = lab.ada.post(&extend, &json!({})).await;
     assert_eq!(answer.status(), 409);
@@ -199,7 +204,7 @@ async fn more_time_is_refused_in_the_same_words_everywhere() {
     assert!(drawer.contains(&format!("/sessions/{id}/extend")), "{drawer}");
     lab.portal.clock.advance(HOUR);
     let told = lab.warnings(id, 2).await;
-    assert!(told.iter().all(|line| line.starts_with("30 min left: its time is over at ")), "{told:?}");
+    assert!(told.iter().all(|line| line.starts_with("30 min left: it reaches its time limit at ")), "{told:?}");
 }
 
 #[tokio::test]
@@ -226,7 +231,7 @@ async fn an_end_for_maintenance_is_told_in_time_and_no_more_time_is_given() {
     let told = lab.warnings(id, 1).await;
     assert!(told[0].starts_with("30 min left: maintenance ends it at "), "{told:?}");
     let strip = lab.strip().await;
-    assert!(strip.contains("ends for maintenance at") && strip.contains("save your work"), "{strip}");
+    assert!(strip.contains("ends for maintenance at") && strip.contains("Save your work"), "{strip}");
 
     // Called off, it has its own time again.
     let off = lab.boss.request("PATCH", "/api/v1/maintenance").json(&json!({ "mode": "off" })).send().await.unwrap();

@@ -16,7 +16,10 @@ use lyceum::{
         Capacity, Clock, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, job::Shape, session::Placement,
     },
     protocol::{AppLaunch, HomeSetup, Program, files},
-    scheduler::{Account, Error, Exit, Launch, Observation, Person, PortalUser, Scheduler, local, local::Local},
+    scheduler::{
+        Account, Accounts, Error, Exit, Launch, LifeCycle, Metering, Observation, Person, PortalUser, Transport, local,
+        local::Local,
+    },
 };
 use serde_json::Value;
 
@@ -87,6 +90,8 @@ pub fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launc
             ready: None,
             beside: None,
             start: lyceum::protocol::ProgramStart::default(),
+            container: None,
+            kernels: Vec::new(),
         },
         home: HomeSetup { home: identity.home.clone(), ..HomeSetup::default() },
     }
@@ -271,7 +276,7 @@ async fn processors_bind() {
     let groups = house.config.hierarchy.groups(&session.short());
     let used = || cgroup::usage(&groups).unwrap().cpu_nanoseconds;
     let before = used();
-    until("they use a second of one core", || 1_000_000_000 < used() - before);
+    until("they use a second of one core", || used() - before > 1_000_000_000);
     let sample = local.sample(session, &placement).await.unwrap();
     // Others use this machine too, so that less than one is no fault; without a limit it is two.
     assert!((0.01..1.15).contains(&sample.cpus), "{sample:?}");

@@ -6,30 +6,31 @@ use std::{convert::Infallible, net::SocketAddr, os::unix::net::UnixStream, path:
 use axum::response::Response as AxumResponse;
 use hyper::{Request, body::Incoming};
 use lyceum::{
-    admission::{Admission, Barred, elsewhere::Elsewhere, kept::Kept},
+    admission::{Admission, BlockedGpus, external_usage::ExternalUsage, slurm_limits::SharedSlurmLimits},
     announcements::Announcements,
     apps::Catalogue,
     auth::{Access, Authenticator, Header, Local, header, passwords},
     cluster::{self, Cluster},
     db::{
         Config, Db,
-        audit::{By, Entry},
+        audit::{ChangedBy, Entry},
         logins::Login,
         users::NewUser,
     },
-    environments::{self, Environments, Place, Recipe},
+    environments::{self, EnvironmentPaths, Environments, Recipe},
     files::{self, Files},
     gpu,
     helper::{cgroup::Hierarchy, client::Launcher},
+    images::{self, Images},
     listen,
     model::{Capacity, Clock, GpuInventory, LoginId, Loops, Role, Timestamp, UserId, Username},
     nodes::{self, Nodes},
     notifications::{self, Notifications},
     proxy::Proxy,
     runs::{self, Runs},
-    scheduler::{self, Scheduler, slurm::Quotas},
+    scheduler::{self, ClusterInfo, slurm::Quotas},
     sessions::{self, Sessions},
-    web::{AppsOrigin, Front, Parts, Portal, Surroundings, WebConfig, gateway::Gateway},
+    web::{AppsOrigin, Front, Parts, Portal, ReportContext, WebConfig, gateway::Gateway},
 };
 use reqwest::{
     Client, Method, RequestBuilder, Response,
@@ -137,11 +138,13 @@ impl TestPortal {
         let mut config =
             WebConfig { private: directory.path().to_owned(), port: address.port(), ..WebConfig::default() };
         configure(&mut config);
-        let kept = (config.quotas == Quotas::Read).then(Kept::default);
+        let kept = (config.quotas == Quotas::Read).then(SharedSlurmLimits::default);
         let shutdown = CancellationToken::new();
         let loops = Loops::new(clock.clone());
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
-        let (sessions, files, runs) = services(db, &clock, directory.path(), gpus, (&loops, kept));
+        let images = directory.path().join("images");
+        let images = Images::open(images::Config::default(), images, db.clone(), clock.clone()).await.unwrap();
+        let (sessions, files, runs) = services((db, images), &clock, directory.path(), gpus, (&loops, kept));
         // A site that sends mail and calls a host; nobody delivers anything here.
         let told = notifications::Config {
             smtp: "localhost".to_owned(),
@@ -161,7 +164,7 @@ impl TestPortal {
             runs,
             announcements,
             notifications,
-            surroundings: Surroundings { loops: loops.clone(), ..Surroundings::default() },
+            surroundings: ReportContext { loops: loops.clone(), ..ReportContext::default() },
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32], Nodes::new(nodes::Config::default(), b"nodes")),
             single_user: None,
             program: env!("CARGO_BIN_EXE_lyceum").into(),
@@ -186,8 +189,8 @@ impl TestPortal {
     }
 
     /// Who makes what a test needs.
-    pub fn by(&self) -> By<'static> {
-        By { actor: "test", at: self.clock.now() }
+    pub fn by(&self) -> ChangedBy<'static> {
+        ChangedBy { actor: "test", at: self.clock.now() }
     }
 
     /// A local account; its password is [`password`] of the name.
@@ -228,9 +231,9 @@ impl TestPortal {
         self.anybody().with("origin", &self.url).post("/api/v1/login", &body).await
     }
 
-    /// A login written straight into the database: its secret. For tests that need hundreds.
+    /// A login written straight into the database: its cookie. For tests that need hundreds.
     pub async fn new_login(&self, user: UserId) -> String {
-        let secret = uuid::Uuid::now_v7().to_string();
+        let secret = tower_sessions::session::Id::default().to_string();
         let now = self.clock.now();
         let login = Login {
             id: LoginId::new(),
@@ -241,7 +244,7 @@ impl TestPortal {
             address: "127.0.0.1".to_owned(),
         };
         let noted = Entry { at: now, actor: "test", action: "test", subject: "test", detail: "" };
-        self.db().add_login(&login, &sha256(&secret), None, &noted).await.unwrap();
+        self.db().add_login(&login, &sha256(&secret), &noted).await.unwrap();
         secret
     }
 
@@ -264,11 +267,11 @@ async fn local(db: Db, _: Clock) -> Arc<dyn Authenticator> {
 /// The services without a loop and without a helper: what is asked for is written, nothing
 /// ever starts, and nobody's files can be reached.
 fn services(
-    db: Db,
+    (db, images): (Db, Images),
     clock: &Clock,
     directory: &Path,
     nvml: Option<&Path>,
-    (loops, kept): (&Loops, Option<Kept>),
+    (loops, kept): (&Loops, Option<SharedSlurmLimits>),
 ) -> (Arc<Sessions>, Arc<Files>, Arc<Runs>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
@@ -296,7 +299,7 @@ fn services(
         clock: clock.clone(),
     })
     .unwrap();
-    let place = Place {
+    let place = EnvironmentPaths {
         shared: directory.join("shared"),
         cache: directory.join("cache"),
         everybody: false,
@@ -316,7 +319,7 @@ fn services(
         open_within_seconds: 1800,
         portal_uid: 64_999,
         shared_uid: false,
-        one_person: false,
+        single_user_mode: false,
         loops: loops.clone(),
     };
     let scheduler = Arc::new(scheduler);
@@ -324,7 +327,7 @@ fn services(
         storage: Vec::new(),
         max_upload_bytes: 1 << 30,
         patience: std::time::Duration::from_secs(20),
-        one_person: false,
+        single_user_mode: false,
         shared_uid: false,
     };
     let files = Files::new(db.clone(), scheduler.clone(), launcher, files);
@@ -341,13 +344,14 @@ fn services(
             extend_while_others_wait: true,
             holds_at_once: true,
             zone: jiff::tz::TimeZone::UTC,
-            barred: Barred::default(),
-            elsewhere: Elsewhere::default(),
-            kept,
+            blocked_gpus: BlockedGpus::default(),
+            external_usage: ExternalUsage::default(),
+            slurm_limits: kept,
         },
         scheduler,
         Catalogue::new(Vec::new()),
         Environments::new(never, place, Recipe::default(), clock.clone()),
+        images,
         config,
     );
     (sessions, files, runs)

@@ -3,12 +3,12 @@
 //! what was typed. How it looks is tried in the browser, races with the database.
 
 use lyceum::{
-    admission::kept::{Reading, Together},
+    admission::slurm_limits::{AccountLimits, SlurmLimitTable},
     db::{admit::NewSession, users::NewUser},
     model::{
         GroupName, Resources, Role, SessionId, UserId, Username,
-        files::Measured,
-        quota::{Effective, Field, Limit, Slurms, Usage},
+        files::FolderSize,
+        quota::{Effective, Field, Limit, SlurmLimits, Source, Usage},
         session::SessionSpec,
     },
     scheduler::slurm::Quotas,
@@ -51,7 +51,7 @@ async fn seen(caller: &Caller, path: &str) -> String {
     let answer = caller.visit(path).await;
     let (status, text) = (answer.status(), answer.text().await.unwrap());
     assert_eq!(status, 200, "{path}: {text}");
-    text
+    crate::pages::markup::one_line(&text)
 }
 
 /// Sends a form: its status, where it leads, its page.
@@ -59,7 +59,7 @@ async fn send(caller: &Caller, path: &str, fields: &[(&str, &str)]) -> (u16, Str
     let answer = caller.clone().with("accept", "text/html").post_form(path, fields).await;
     let status = answer.status().as_u16();
     let to = answer.headers().get("location").map_or("", |to| to.to_str().unwrap()).to_owned();
-    (status, to, answer.text().await.unwrap())
+    (status, to, crate::pages::markup::one_line(&answer.text().await.unwrap()))
 }
 
 async fn overrides(boss: &Caller, name: &str) -> Value {
@@ -85,6 +85,7 @@ fn light(owner: UserId) -> NewSession {
             log_directories: std::collections::BTreeMap::new(),
             group: None,
             modules: Vec::new(),
+            image: None,
         },
         light: true,
         cluster: "local".to_owned(),
@@ -98,8 +99,8 @@ async fn holds(portal: &TestPortal, owner: UserId) {
     let new = light(owner);
     let facts = lyceum::db::admit::Verdict::Admit { gpus: Vec::new() };
     let asking = crate::db::asking(owner);
-    let deed = lyceum::db::admit::Deed::Insert(&new);
-    portal.db().admit(&asking, deed, &portal.clock, |_| facts).await.unwrap();
+    let mode = lyceum::db::admit::AdmissionMode::Insert(&new);
+    portal.db().admit(&asking, mode, &portal.clock, |_| facts).await.unwrap();
 }
 
 #[tokio::test]
@@ -109,9 +110,9 @@ async fn requests_that_a_change_would_end_are_named() {
     let mut new = light(ada);
     (new.name, new.light) = ("<b>large</b>".to_owned(), false);
     new.spec.resources.cpus = 2;
-    let (asking, deed) = (crate::db::asking(ada), lyceum::db::admit::Deed::Insert(&new));
+    let (asking, mode) = (crate::db::asking(ada), lyceum::db::admit::AdmissionMode::Insert(&new));
     let waits = lyceum::db::admit::Verdict::Wait(Vec::new());
-    portal.db().admit(&asking, deed, &portal.clock, |_| waits).await.unwrap();
+    portal.db().admit(&asking, mode, &portal.clock, |_| waits).await.unwrap();
     let path = "/admin/quotas/users/ada";
     let version = hidden(&seen(&boss, path).await, "version");
     let preview = async |cpus: &str| {
@@ -128,11 +129,11 @@ async fn requests_that_a_change_would_end_are_named() {
     };
     let page = preview("1").await;
     for words in
-        ["would be ended as refused", "&#60;b&#62;large&#60;/b&#62;", "This asks for 2 cores; your limit is 1 core"]
+        ["would end as rejected", "&#60;b&#62;large&#60;/b&#62;", "This asks for 2 cores; your limit is 1 core"]
     {
         assert!(page.contains(words), "{words}: {page}");
     }
-    assert!(!preview("2").await.contains("ended as refused"));
+    assert!(!preview("2").await.contains("end as rejected"));
 }
 
 #[tokio::test]
@@ -144,7 +145,7 @@ async fn a_change_is_seen_before_it_is_saved() {
     }
     let path = "/admin/quotas/users/ada";
     let page = seen(&boss, path).await;
-    for words in ["GPUs at once", "Longest session", "In use", "held", "Stop"] {
+    for words in ["GPUs at once", "Longest session", "In use", "held", "Idle timeout"] {
         assert!(page.contains(words), "{words}: {page}");
     }
     let version = hidden(&page, "version");
@@ -164,7 +165,7 @@ async fn a_change_is_seen_before_it_is_saved() {
     fields.push(("step", "preview"));
     let (status, _, preview) = send(&boss, path, &fields).await;
     assert_eq!(status, 200);
-    assert!(preview.contains("1 person would be over. Nothing will be stopped"), "{preview}");
+    assert!(preview.contains("1 user would exceed a limit. Nothing will be stopped"), "{preview}");
     assert!(preview.contains("ada</bdi></a>: 3 light sessions in use, 2 light sessions allowed"), "{preview}");
     assert!(preview.contains("ICASSP &#60;deadline&#62;"), "{preview}");
     assert_eq!(overrides(&boss, "ada").await, json!({}), "nothing is saved yet");
@@ -221,7 +222,7 @@ async fn of_two_administrators_neither_loses_anything() {
         for step in ["preview", "save"] {
             let (status, _, page) = change(&boss, "cpus", "9", &version, step).await;
             assert_eq!(status, 412, "{path}");
-            assert!(page.contains("Somebody else changed these limits"), "{page}");
+            assert!(page.contains("Another user changed these limits"), "{page}");
             assert!(page.contains("chief set this to <b>7</b>"), "both versions are there: {page}");
             assert!(page.contains(&format!("name=\"{}\" value=\"9\"", field("cpus", "value"))), "{page}");
             let now = hidden(&page, "version");
@@ -251,7 +252,7 @@ async fn some_people_change_at_once() {
     let people = [("user", "ada"), ("user", "mia")];
     let (status, _, page) = send(&boss, path, &[&people[..], &[("step", "choose")]].concat()).await;
     assert_eq!(status, 200);
-    assert!(page.contains("Limits of 2 people"), "{page}");
+    assert!(page.contains("Limits of 2 users"), "{page}");
     let version = hidden(&page, "version");
     let change = [
         ("version", version.as_str()),
@@ -267,7 +268,7 @@ async fn some_people_change_at_once() {
     let (status, _, preview) = send(&boss, path, &[&change[..], &[("step", "preview")]].concat()).await;
     assert_eq!(status, 200);
     assert!(
-        preview.contains("Nobody would be over.") && preview.contains("ada") && preview.contains("mia"),
+        preview.contains("No user would exceed a limit.") && preview.contains("ada") && preview.contains("mia"),
         "{preview}"
     );
     assert_eq!(overrides(&boss, "mia").await, json!({}));
@@ -295,7 +296,7 @@ async fn some_people_change_at_once() {
     }
 
     for (fields, says) in [
-        (vec![("user", "ada"), ("user", "ada")], "named twice"),
+        (vec![("user", "ada"), ("user", "ada")], "listed twice"),
         (vec![("user", "nobody")], "There is no user ‘nobody’."),
         (vec![("user", "ada"), ("version", "x"), ("step", "save")], "at least one field"),
         (
@@ -399,12 +400,12 @@ async fn what_is_wrong_is_said_at_its_field() {
     let Lab { portal, boss, group } = lab().await;
     let path = "/admin/quotas/users/ada";
     for (field, value, says) in [
-        ("gpus", "-1", "not negative"),
+        ("gpus", "-1", "not be negative"),
         ("gpus", "1.5", "no fractions"),
         ("gpus", "1e9", "no powers"),
-        ("gpus", "99999999999999999999", "more than can be counted"),
+        ("gpus", "99999999999999999999", "too large"),
         ("gpus", "48 GB", "GPUs are counted"),
-        ("gpus", "", "Write how much"),
+        ("gpus", "", "Enter an amount"),
         ("memory_bytes", "48", "48 of what?"),
         ("memory_bytes", "1e9", "Write a size as"),
         ("max_session_seconds", "8", "8 of what?"),
@@ -443,7 +444,7 @@ async fn what_is_wrong_is_said_at_its_field() {
         vec![("each.gpus.choice", "much")],
     ] {
         let (status, _, page) = send(&boss, path, &[&fields[..], &[("step", "save")]].concat()).await;
-        assert!(status == 422 && page.contains("nothing was saved"), "{fields:?}: {status}");
+        assert!(status == 422 && page.contains("Nothing was saved"), "{fields:?}: {status}");
     }
     assert_eq!(overrides(&boss, "ada").await, before);
     assert_eq!(boss.visit("/admin/quotas/users/nobody").await.status(), 404);
@@ -475,7 +476,7 @@ async fn two_hundred_people_would_be_over() {
     let fields = [&fields[..], &[("version", version.as_str()), ("each.light.was", "inherit")]].concat();
     let (status, _, page) = send(&boss, "/admin/quotas/default", &fields).await;
     assert_eq!(status, 200);
-    assert!(page.contains("200 people would be over. Nothing will be stopped"), "{page}");
+    assert!(page.contains("200 users would exceed a limit. Nothing will be stopped"), "{page}");
     assert!(page.contains("u049") && !page.contains("u050") && page.contains("and 150 more"));
     // Saved nevertheless, all of it goes on.
     let (status, ..) = send(&boss, "/admin/quotas/default", &[&fields[..], &[("step", "save")]].concat()).await;
@@ -511,45 +512,45 @@ async fn what_was_refused_and_what_is_stored_stands_on_the_persons_page() {
     assert_eq!(ada.post("/api/v1/sessions", &asked).await.status(), 409);
     let page = seen(&lab.boss, "/admin/quotas/users/ada").await;
     assert!(page.contains("too &#60;large&#62;") && page.contains("This asks for 2 cores"), "{page}");
-    assert!(!page.contains("Nothing was refused lately."));
+    assert!(!page.contains("No requests were rejected recently."));
 
-    assert!(!seen(&ada, "/").await.contains("Your home folder holds"), "nobody has measured it");
+    assert!(!seen(&ada, "/").await.contains("Your home folder uses"), "nobody has measured it");
     let id = lab.portal.db().find_user_by_name("ada").await.unwrap().unwrap().user.id;
-    let measured = Measured { bytes: 96 << 30, files: 12, unreadable: 0 };
+    let measured = FolderSize { bytes: 96 << 30, files: 12, unreadable: 0 };
     lab.portal.db().set_storage(id, Some(&measured), lab.portal.clock.now()).await.unwrap();
     let home = seen(&ada, "/").await;
-    assert!(home.contains("Your home folder holds 96 GB of the 100 GB that you may keep (override), which is 96 %."));
+    assert!(home.contains("Your home folder uses 96 GiB of your 100 GiB (override), which is 96 %."));
     assert!(home.contains("data-meter=\"storage_bytes\""), "{home}");
     let quota: Value = lab.boss.get("/api/v1/quotas/users/ada").await.json().await.unwrap();
     assert_eq!(quota["usage"]["storage_bytes"], 96_i64 << 30);
     let page = seen(&lab.boss, "/admin/quotas/users/ada").await;
-    assert!(page.contains("data-meter=\"storage_bytes\"") || page.contains("96 GB"), "{page}");
+    assert!(page.contains("data-meter=\"storage_bytes\"") || page.contains("96 GiB"), "{page}");
 }
 
 #[tokio::test]
 async fn where_slurm_keeps_them_the_pages_are_read() {
     let Lab { portal, boss, group } = lab_of(TestPortal::start_with(|config| config.quotas = Quotas::Read).await).await;
     let ada = portal.db().find_user_by_name("ada").await.unwrap().unwrap().user.id;
-    let source = "Slurm: account lab".to_owned();
+    let source = Source::account("lab");
     let account = "lab".to_owned();
-    let slurms = Slurms {
+    let slurms = SlurmLimits {
         source: source.clone(),
         account: account.clone(),
         qualities: vec![("gpu".to_owned(), vec![(Field::Gpus, Limit::AtMost(1))])],
-        each: vec![(Field::Gpus, Effective { limit: Limit::AtMost(1), source: "Slurm: QOS gpu".into() })],
+        each: vec![(Field::Gpus, Effective { limit: Limit::AtMost(1), source: Source::read("Slurm: QOS gpu") })],
         share: vec![(Field::Gpus, Limit::AtMost(2)), (Field::MemoryBytes, Limit::AtMost(3 << 30))],
         besides: vec!["6000 minutes of gres/gpu (GrpTRESMins)".to_owned()],
-        ..Slurms::default()
+        ..SlurmLimits::default()
     };
     let held = Usage { gpus: 5, ..Usage::default() };
     let limits = vec![(Field::Gpus, Limit::AtMost(7))];
-    let together = Together { source, account, limits, held, ..Together::default() };
-    let known = Reading {
+    let together = AccountLimits { source, account, limits, held, ..AccountLimits::default() };
+    let known = SlurmLimitTable {
         people: [((ada, None), slurms)].into(),
         groups: [(group.parse().unwrap(), together)].into(),
-        ..Reading::default()
+        ..SlurmLimitTable::default()
     };
-    assert!(portal.portal.sessions.admission.kept.as_ref().unwrap().set(known));
+    assert!(portal.portal.sessions.admission.slurm_limits.as_ref().unwrap().set(known));
     let of_ada = seen(&boss, "/admin/quotas/users/ada").await;
     for wanted in [
         "Slurm: account lab",
@@ -580,10 +581,10 @@ async fn where_slurm_keeps_them_the_pages_are_read() {
         let page = seen(caller, path).await;
         assert!(!page.contains("Preview the change") && !page.contains(".choice"), "{path}: {page}");
         let (status, _, page) = send(caller, path, &gpus).await;
-        assert!(status == 409 && page.contains("change them with sacctmgr"), "{path}: {status} {page}");
+        assert!(status == 409 && page.contains("Change them with sacctmgr"), "{path}: {status} {page}");
     }
     assert!(!seen(&boss, "/admin/quotas").await.contains("name=\"user\""), "nobody is chosen either");
     let (status, _, page) = send(&boss, "/admin/quotas/selection", &[("user", "ada"), ("step", "choose")]).await;
-    assert!(status == 409 && page.contains("change them with sacctmgr"), "{status} {page}");
+    assert!(status == 409 && page.contains("Change them with sacctmgr"), "{status} {page}");
     assert_eq!(overrides(&boss, "ada").await, json!({}));
 }

@@ -8,7 +8,10 @@ use lyceum::{
 };
 use serde_json::{Value, json};
 
-use crate::portal::{Caller, TestPortal};
+use crate::{
+    pages::markup::one_line,
+    portal::{Caller, TestPortal},
+};
 
 /// A portal with an administrator and two people of the groups `vision` and `speech`.
 struct Lab {
@@ -127,14 +130,14 @@ async fn totals_bind_members_where_nothing_is_charged() {
         (201, &json!("quota.sessions.group"), &json!("group vision"))
     );
     let hint = reason["hint"].as_str().unwrap();
-    assert!(hint.contains("1 session") && hint.contains("something that its members run ends"), "{hint}");
+    assert!(hint.contains("1 session") && hint.contains("a workload of its members ends"), "{hint}");
     let quota = get(&boss, "quotas/groups/vision").await;
     assert_eq!(
         (&quota["usage"]["sessions"], &quota["usage"]["pending"]),
         (&json!(1), &json!(0)),
         "as the page shows it"
     );
-    let page = boss.visit("/admin/quotas/groups").await.text().await.unwrap();
+    let page = one_line(&boss.visit("/admin/quotas/groups").await.text().await.unwrap());
     assert!(page.contains("<b>1</b> <span class=\"muted\">/ 1</span>"), "{page}");
 }
 
@@ -147,8 +150,8 @@ async fn hours_are_counted_to_the_end_of_what_runs() {
     assert_eq!((status, &refused["reasons"][0]["code"]), (409, &json!("quota.cpu_hours.user")));
     assert_eq!(
         refused["reasons"][0]["hint"],
-        "This could use 1 h 1 min of core time; of your 3 core-hours for 30 days (override) 1 h are left, with what \
-         runs counted to its end. Ask for less time or fewer cores."
+        "This could use 1 h 1 min of core time; of your 3 core-hours for 30 days (override) 1 h are left, counting \
+         running workloads to their end. Ask for less time or fewer cores."
     );
     assert_eq!(start(&ada, json!({ "duration_seconds": 3600 })).await.0, 201);
     // What was given back before its end can be used again.

@@ -8,10 +8,10 @@ use std::{
 };
 
 use lyceum::{
-    db::{chain::Walk, sessions::Ending},
+    db::{chain::ChainCheck, sessions::Ending},
     journal::{self, Journal},
     model::{Clock, EndReason, Loops, SessionId, loops::Round},
-    retention::{self, Forgotten, Retention},
+    retention::{self, RemovedCounts, Retention},
 };
 use serde_json::Value;
 
@@ -59,14 +59,14 @@ async fn what_is_over_is_forgotten_by_age() {
         let there = |id: SessionId| house.directory.path().join(format!("logs/{id}.log")).exists();
 
         let forever = retention(house, &clock, [0, 0, 0]).sweep(&round()).await.unwrap();
-        assert_eq!((forever, there(old)), (Forgotten::default(), true));
+        assert_eq!((forever, there(old)), (RemovedCounts::default(), true));
 
         let logs = retention(house, &clock, [30, 0, 0]).sweep(&round()).await.unwrap();
-        assert_eq!(logs, Forgotten { logs: 1, ..Forgotten::default() });
+        assert_eq!(logs, RemovedCounts { logs: 1, ..RemovedCounts::default() });
         assert!(!there(old) && there(young) && db.find_session(old).await.unwrap().is_some());
 
         let sessions = retention(house, &clock, [30, 40, 0]).sweep(&round()).await.unwrap();
-        assert_eq!(sessions, Forgotten { sessions: 1, ..Forgotten::default() });
+        assert_eq!(sessions, RemovedCounts { sessions: 1, ..RemovedCounts::default() });
         assert!(db.find_session(old).await.unwrap().is_none() && db.find_session(young).await.unwrap().is_some());
         assert!(db.find_session(live).await.unwrap().unwrap().state.is_live(), "what lives is never too old");
         for table in ["session_events", "intervals"] {
@@ -75,9 +75,9 @@ async fn what_is_over_is_forgotten_by_age() {
         assert_eq!(number(db, "SELECT COUNT(*) FROM audit").await, 5, "the audit log is another thing");
 
         let audit = retention(house, &clock, [30, 40, 50]);
-        assert_eq!(audit.sweep(&round()).await.unwrap(), Forgotten { audit: 4, ..Forgotten::default() });
-        assert_eq!(audit.sweep(&round()).await.unwrap(), Forgotten::default(), "what is done is done");
-        assert!(matches!(db.verify_audit().await.unwrap(), Walk::Whole { rows: 2, last: 6, .. }));
+        assert_eq!(audit.sweep(&round()).await.unwrap(), RemovedCounts { audit: 4, ..RemovedCounts::default() });
+        assert_eq!(audit.sweep(&round()).await.unwrap(), RemovedCounts::default(), "what is done is done");
+        assert!(matches!(db.verify_audit().await.unwrap(), ChainCheck::Whole { rows: 2, last: 6, .. }));
     })
     .await;
 }
@@ -94,9 +94,9 @@ async fn much_is_forgotten_in_parts() {
     let retention = retention(&house, &clock, [1, 1, 0]);
     let round = round();
     let (forgotten, live) = tokio::join!(retention.sweep(&round), running(&house.db, owner));
-    assert_eq!(forgotten.unwrap(), Forgotten { logs: 450, sessions: 450, ..Forgotten::default() });
+    assert_eq!(forgotten.unwrap(), RemovedCounts { logs: 450, sessions: 450, ..RemovedCounts::default() });
     assert!(house.db.find_session(live).await.unwrap().is_some());
-    assert!(matches!(house.db.verify_audit().await.unwrap(), Walk::Whole { .. }));
+    assert!(matches!(house.db.verify_audit().await.unwrap(), ChainCheck::Whole { .. }));
     assert_eq!(number(&house.db, "SELECT COUNT(*) FROM sessions").await, 1);
 }
 
@@ -134,22 +134,22 @@ async fn each_row_goes_to_the_systems_log() {
 
         add(3).await;
         let mut journal = Journal::new(house.db.clone(), config.clone());
-        assert!(matches!(journal.tell().await, Err(journal::Error::Syslog { .. })), "nobody listens yet");
+        assert!(matches!(journal.forward().await, Err(journal::Error::Syslog { .. })), "nobody listens yet");
         let socket = bind();
-        journal.tell().await.unwrap();
+        journal.forward().await.unwrap();
         let rows = received(&socket);
         let stored = house.db.audit_after(0, 10).await.unwrap();
         assert_eq!(rows, stored.iter().map(|row| (row.number, row.hash.clone())).collect::<Vec<_>>());
-        journal.tell().await.unwrap();
+        journal.forward().await.unwrap();
         assert_eq!(numbers(received(&socket)), [0; 0], "each once");
 
         add(2).await;
         drop(socket);
         std::fs::remove_file(&path).unwrap();
-        assert!(journal.tell().await.is_err(), "the logger is away");
+        assert!(journal.forward().await.is_err(), "the logger is away");
         let socket = bind();
         // Another portal, after a restart, goes on where this one was.
-        Journal::new(house.db.clone(), config).tell().await.unwrap();
+        Journal::new(house.db.clone(), config).forward().await.unwrap();
         assert_eq!(numbers(received(&socket)), [4, 5]);
         assert_whole(&house.db).await;
     })

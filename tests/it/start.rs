@@ -13,8 +13,8 @@ use std::{
 use lyceum::{
     helper::{client::Launcher, identity::Identity, process},
     model::{Clock, GpuInventory, SessionId},
-    scheduler::{Account, Error, Person, PortalUser, Scheduler, local, local::Local},
-    start::{self, Settings, Surroundings},
+    scheduler::{Account, Accounts, Error, LifeCycle, Person, PortalUser, local, local::Local},
+    start::{self, ProcessEnvironment, Settings},
 };
 
 use crate::{
@@ -70,11 +70,11 @@ fn settings() -> Settings {
 }
 
 fn one_person(base: &Path) {
-    let surroundings = Surroundings {
+    let surroundings = ProcessEnvironment {
         uid: nix::unistd::geteuid().as_raw(),
         data: Some(base.join("data")),
         xdg_runtime_dir: Some(base.to_owned()),
-        ..Surroundings::default()
+        ..ProcessEnvironment::default()
     };
     let paths = start::layout(&surroundings).unwrap();
     let started = start::prepare(&paths, &settings()).unwrap();
@@ -158,14 +158,15 @@ fn root_starts_and_stays_the_service_user() {
     let argument = format!("{} {service_user}", data.display());
     run_part("start::root_starts_and_stays_the_service_user", &argument, |_| {});
     system(&["userdel", &service_user]);
-    let paths = start::layout(&Surroundings { data: Some(data), ..Surroundings::default() }).unwrap();
+    let paths = start::layout(&ProcessEnvironment { data: Some(data), ..ProcessEnvironment::default() }).unwrap();
     fs::remove_dir(&paths.run).unwrap();
     let _ = fs::remove_dir(paths.run.parent().unwrap());
 }
 
 fn serves(data: &Path, service_user: &str) {
     use std::os::unix::fs::MetadataExt;
-    let paths = start::layout(&Surroundings { data: Some(data.to_owned()), ..Surroundings::default() }).unwrap();
+    let paths =
+        start::layout(&ProcessEnvironment { data: Some(data.to_owned()), ..ProcessEnvironment::default() }).unwrap();
     let settings = Settings { service_user: service_user.to_owned(), ..settings() };
     let started = start::prepare(&paths, &settings).unwrap();
     let me = nix::unistd::geteuid().as_raw();
@@ -199,13 +200,13 @@ fn a_network_file_system_is_refused() {
     };
     let (code, said) = run("serve");
     let sentence = format!(
-        "the database {} would be on NFS, where SQLite's locks do not hold: name a directory on a local disk (`--data`), \
-         or a PostgreSQL server (`database.url`)",
+        "the database {} would be on NFS, where SQLite's locks do not work: use a directory on a local disk \
+         (`--data`), or a PostgreSQL server (`database.url`)",
         data.join("private/lyceum.db").display()
     );
     eprintln!("{code:?} {said}");
     assert!(code == Some(1) && said.contains(&sentence), "{code:?} {said}");
     assert!(!data.join("private/lyceum.db").exists(), "nothing was written");
     let (code, said) = run("check");
-    assert!(code == Some(1) && said.contains("is on NFS: SQLite's locks do not hold there"), "{said}");
+    assert!(code == Some(1) && said.contains("is on NFS, where SQLite's locks do not work"), "{said}");
 }

@@ -52,6 +52,10 @@ async fn get(caller: &Caller, path: &str) -> Value {
 }
 
 async fn page(caller: &Caller, path: &str) -> String {
+    crate::pages::markup::one_line(&download(caller, path).await)
+}
+
+async fn download(caller: &Caller, path: &str) -> String {
     let answer = caller.visit(path).await;
     assert_eq!(answer.status(), 200, "{path}");
     answer.text().await.unwrap()
@@ -113,10 +117,10 @@ async fn what_ended_is_listed_filtered_and_exported() {
     assert!(
         shown.contains("<bdi>first</bdi>") && shown.contains("<bdi>second</bdi>") && !shown.contains("<bdi>his</bdi>")
     );
-    assert!(shown.contains("Out of memory") && shown.contains("1 h</td>"), "{shown}");
+    assert!(shown.contains("Out of memory") && shown.contains("1 h </td>"), "{shown}");
     let filtered = page(&room.ada, "/usage?reason=idle&range=7d").await;
     assert!(filtered.contains("<bdi>first</bdi>") && !filtered.contains("<bdi>second</bdi>"));
-    assert!(page(&room.ada, "/usage?app=jupyter").await.contains("Nothing that ended is like that."));
+    assert!(page(&room.ada, "/usage?app=jupyter").await.contains("No matching sessions."));
     assert!(page(&room.ada, "/usage?reason=nonsense&range=nonsense&sort=x").await.contains("<bdi>second</bdi>"));
 
     let listed = get(&room.ada, "sessions?state=ended&end_reason=idle&app=terminal").await;
@@ -127,14 +131,14 @@ async fn what_ended_is_listed_filtered_and_exported() {
     assert_eq!(get(&room.ada, &format!("sessions?ended_before={ended}")).await["items"], json!([]));
     assert_eq!(room.ada.get("/api/v1/sessions?end_reason=boredom").await.status(), 422);
 
-    let table = page(&room.ada, "/usage/table?reason=out_of_memory").await;
+    let table = download(&room.ada, "/usage/table?reason=out_of_memory").await;
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines.len(), 2, "{table}");
     assert!(lines[0].starts_with(r#""id","name","app""#));
     assert!(
         lines[1].contains(r#","second","terminal","out_of_memory","","#) && lines[1].contains(r#""3600","0","","1""#)
     );
-    let others = page(&room.boss, "/usage/compare/table?sort=cpus").await;
+    let others = download(&room.boss, "/usage/compare/table?sort=cpus").await;
     assert_eq!(
         others,
         "\"user\",\"gpu_seconds\",\"cpu_seconds\",\"sessions\"\r\n\"ada\",\"0\",\"7200\",\"2\"\r\n\"bob\",\"0\",\"3600\",\"1\"\r\n"
@@ -158,7 +162,7 @@ async fn a_day_that_is_none_is_said_beside_its_field() {
 #[tokio::test]
 async fn hours_that_are_limited_are_shown_with_what_is_left() {
     let room = Room::open().await;
-    assert!(!page(&room.ada, "/usage").await.contains("Hours that are left"));
+    assert!(!page(&room.ada, "/usage").await.contains("Remaining hours"));
     let limit = json!({ "cpu_hours": 10 });
     let changed = room.boss.request("PATCH", "/api/v1/quotas/users/ada").json(&limit).send().await.unwrap();
     assert_eq!(changed.status(), 200);
@@ -169,9 +173,9 @@ async fn hours_that_are_limited_are_shown_with_what_is_left() {
     room.portal.clock.advance(1800);
     let shown = page(&room.ada, "/usage").await;
     assert!(shown.contains("<b>5.5</b> <span>of 10 core-hours left for 30 days</span>"), "{shown}");
-    assert!(shown.contains("2.5 used, 2 more for what runs, to its end; <bdi>your own</bdi>"), "{shown}");
+    assert!(shown.contains("2.5 used, 2 more reserved for running workloads; <bdi>your limit</bdi>"), "{shown}");
     let total = json!({ "cpu_hours": 100 });
     let changed = room.boss.request("PATCH", "/api/v1/quotas/cluster").json(&total).send().await.unwrap();
     assert_eq!(changed.status(), 200);
-    assert!(page(&room.ada, "/usage").await.contains("5.5 used; <bdi>of everybody together</bdi>"));
+    assert!(page(&room.ada, "/usage").await.contains("5.5 used; <bdi>total of all users</bdi>"));
 }

@@ -29,7 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "notebooks" / "templates"
-WRAPPER = ROOT / "src" / "apps" / "tensorboard.py"
+WRAPPER = ROOT / "crates" / "services" / "src" / "environments" / "tensorboard.py"
 
 CELL_SECONDS = 120  # generous: the machine may be busy with other tests
 

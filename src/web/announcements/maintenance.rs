@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::{
     Nullable,
-    pages::{kept, moment},
+    pages::{moment, typed_or_previous},
 };
 use crate::{
     auth::Principal,
@@ -32,28 +32,29 @@ use crate::{
     },
 };
 
-/// Whether anything may start, and until when not.
+/// Planned or active maintenance. No sessions start during maintenance.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Maintenance)]
 pub struct MaintenanceView {
     mode: Mode,
-    /// `coming` or `active`; null where there is none.
+    /// `coming` or `active`; null if no maintenance is planned.
     phase: Option<Phase>,
+    /// Shown to all users after the times.
     message: String,
     #[schema(value_type = Option<String>, format = "date-time")]
     from: Option<Timestamp>,
-    /// Null: until somebody ends it.
+    /// Null if it lasts until it is ended.
     #[schema(value_type = Option<String>, format = "date-time")]
     to: Option<Timestamp>,
-    /// When the sessions that run are ended; null: they go on.
+    /// When running sessions are ended; null if they continue.
     #[schema(value_type = Option<String>, format = "date-time")]
     drain_at: Option<Timestamp>,
-    /// Whether administrators may start sessions meanwhile.
+    /// Whether administrators may start sessions during maintenance.
     administrators_may_start: bool,
 }
 
 /// It changes by itself.
-const PASSING: [&str; 1] = ["phase"];
+const VOLATILE_FIELDS: [&str; 1] = ["phase"];
 
 impl MaintenanceView {
     /// What is over is as if it had never been.
@@ -64,14 +65,15 @@ impl MaintenanceView {
     }
 }
 
-/// What holds, for everybody.
+/// Returns planned or active maintenance.
 #[utoipa::path(get, path = "/maintenance", tag = "maintenance", responses((status = 200, body = MaintenanceView)))]
 pub async fn find(_: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Response> {
     let set = portal.db.maintenance().await?;
-    Ok(tagged(&MaintenanceView::new(set.as_ref(), portal.clock.now()), &PASSING))
+    Ok(tagged(&MaintenanceView::new(set.as_ref(), portal.clock.now()), &VOLATILE_FIELDS))
 }
 
-/// What is not named stays; `mode` orders maintenance, changes its kind, or ends it.
+/// A change of maintenance. Fields that are omitted are not changed. `mode` schedules maintenance, changes its kind,
+/// or ends it.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaintenanceChange {
@@ -83,11 +85,11 @@ pub struct MaintenanceChange {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     from: Option<Timestamp>,
-    /// Null: until somebody ends it.
+    /// Null: it lasts until it is ended.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     to: Nullable<Timestamp>,
-    /// For the mode `drain`: when the sessions that run are ended.
+    /// For the mode `drain`: when running sessions are ended.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     drain_at: Nullable<Timestamp>,
@@ -102,7 +104,7 @@ impl MaintenanceChange {
         let names_more =
             self.message.is_some() || self.from.is_some() || self.to.is_named() || self.drain_at.is_named();
         if mode == Mode::Off && names_more {
-            let message = "Maintenance is off: say which, no_new_sessions or drain.";
+            let message = "Maintenance is off. Set the mode to no_new_sessions or drain.";
             return Err(Error::field("mode", "missing_field", message));
         }
         // In another mode than drain nothing is left of it.
@@ -118,11 +120,12 @@ impl MaintenanceChange {
     }
 }
 
-/// Order, change or end maintenance. It holds at once.
+/// Schedules, changes or ends maintenance, with immediate effect.
 #[utoipa::path(patch, path = "/maintenance", tag = "maintenance", request_body = MaintenanceChange,
-    responses((status = 200, body = MaintenanceView), (status = 403, description = "For administrators", body = Problem),
-        (status = 412, description = "Changed since If-Match", body = Problem),
-        (status = 422, description = "The message or the times cannot be", body = Problem)))]
+    responses((status = 200, body = MaintenanceView),
+        (status = 403, description = "Not an administrator", body = Problem),
+        (status = 412, description = "Changed since the version in If-Match", body = Problem),
+        (status = 422, description = "The message or the times are invalid", body = Problem)))]
 pub async fn change(
     Admin(admin): Admin,
     State(portal): State<Arc<Portal>>,
@@ -132,10 +135,10 @@ pub async fn change(
     let now = portal.clock.now();
     let stored = portal.db.maintenance().await?;
     let set = stored.as_ref().filter(|set| set.window.phase(now) != Phase::Past);
-    check_version(&headers, &MaintenanceView::new(set, now), &PASSING)?;
+    check_version(&headers, &MaintenanceView::new(set, now), &VOLATILE_FIELDS)?;
     let draft = change.on(set)?;
     let changed = order(&portal, &admin, stored.as_ref(), draft).await?;
-    Ok(tagged(&MaintenanceView::new(changed.as_ref(), now), &PASSING))
+    Ok(tagged(&MaintenanceView::new(changed.as_ref(), now), &VOLATILE_FIELDS))
 }
 
 async fn order(
@@ -152,7 +155,7 @@ async fn order(
 
 /// The address of the page.
 #[derive(Default, Deserialize)]
-pub struct Visit {
+pub struct PageParams {
     done: Option<String>,
 }
 
@@ -160,7 +163,7 @@ pub struct Visit {
 pub async fn page(
     Admin(admin): Admin,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let set = portal.db.maintenance().await?;
     let mut view = view(&portal, &admin, set.as_ref());
@@ -170,8 +173,8 @@ pub async fn page(
 
 fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "on" => "It is ordered, and everybody reads it on their pages.",
-        "off" => "Maintenance is over: sessions start again, and those that waited come first.",
+        "on" => "Maintenance was scheduled. All users see it on their pages.",
+        "off" => "Maintenance was ended. Sessions can start again, pending ones first.",
         _ => return None,
     })
 }
@@ -190,8 +193,9 @@ pub async fn order_by_form(Admin(admin): Admin, State(portal): State<Arc<Portal>
     let outcome = match draft(&typed) {
         Ok(draft) => {
             let before = Draft::of(stored.as_ref());
-            let from = kept(draft.from, before.from);
-            let (to, drain_at) = (kept(draft.to, before.to), kept(draft.drain_at, before.drain_at));
+            let from = typed_or_previous(draft.from, before.from);
+            let (to, drain_at) =
+                (typed_or_previous(draft.to, before.to), typed_or_previous(draft.drain_at, before.drain_at));
             order(&portal, &admin, stored.as_ref(), Draft { from, to, drain_at, ..draft }).await
         }
         Err(faults) => Err(Error::invalid(faults)),

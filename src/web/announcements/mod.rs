@@ -4,9 +4,9 @@
 
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
+pub mod banner;
 pub mod maintenance;
 pub mod pages;
-pub mod strip;
 
 use std::sync::Arc;
 
@@ -26,36 +26,38 @@ use super::{
     versions::{check_version, tagged},
 };
 use crate::{
-    db::{announcements::Filter, idempotency::Once},
+    db::{announcements::Filter, idempotency::IdempotentRequest},
     model::{
         Announcement, AnnouncementId, Phase, Timestamp,
         announcement::{Draft, Level},
     },
 };
 
-/// What administrators tell everybody for a while.
+/// An announcement by administrators to all users.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Announcement)]
 pub struct AnnouncementView {
     #[schema(value_type = String, format = "uuid")]
     id: AnnouncementId,
     level: Level,
+    /// One line of plain text.
     text: String,
     #[schema(value_type = String, format = "date-time")]
     from: Timestamp,
-    /// Null: until somebody ends it.
+    /// Null: it is shown until it is ended.
     #[schema(value_type = Option<String>, format = "date-time")]
     to: Option<Timestamp>,
-    /// Whoever has not signed in sees it too.
+    /// Whether it is also shown on the sign-in page.
     on_login: bool,
     phase: Phase,
+    /// Who changed it last: a user name, or `unix:NAME` for the command line.
     changed_by: String,
     #[schema(value_type = String, format = "date-time")]
     changed_at: Timestamp,
 }
 
 /// It changes by itself.
-const PASSING: [&str; 1] = ["phase"];
+const VOLATILE_FIELDS: [&str; 1] = ["phase"];
 
 impl AnnouncementView {
     fn new(one: Announcement, now: Timestamp) -> Self {
@@ -78,17 +80,19 @@ impl AnnouncementView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParameters {
-    /// `coming`, `active` or `past`; without it administrators see all.
+    /// `coming`, `active` or `past`. If omitted, administrators see all announcements.
     #[param(value_type = Option<String>)]
     phase: Option<String>,
+    /// Maximum number of items to return, 1 to 500. The default is 50.
     limit: Option<i64>,
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// Announcements, the newest first: those that are active, and for administrators all.
+/// Lists announcements, newest first: active ones or, for administrators, all.
 #[utoipa::path(get, path = "/announcements", tag = "announcements", params(ListParameters),
     responses((status = 200, body = Listed<AnnouncementView>),
-        (status = 403, description = "Others than active ones are for administrators", body = Problem)))]
+        (status = 403, description = "Only administrators can see announcements that are not active", body = Problem)))]
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -98,14 +102,14 @@ pub async fn list(
     let limit = paging.limit()?;
     let asked = match parameters.phase.as_deref() {
         None | Some("") => None,
-        Some(word) => {
-            Some(word.parse().map_err(|_err| Error::field("phase", "invalid_value", "One of coming, active, past."))?)
-        }
+        Some(word) => Some(
+            word.parse().map_err(|_err| Error::field("phase", "invalid_value", "Must be coming, active or past."))?,
+        ),
     };
     let phase = match asked {
         asked if user.is_admin() => asked,
         None | Some(Phase::Active) => Some(Phase::Active),
-        Some(_) => return Err(Error::forbidden("Only administrators see announcements that are not active.")),
+        Some(_) => return Err(Error::forbidden("Only administrators can see announcements that are not active.")),
     };
     let now = portal.clock.now();
     let found = portal.db.list_announcements(&Filter { phase, now, before: paging.after()?, limit: limit + 1 }).await?;
@@ -120,18 +124,18 @@ pub struct NewAnnouncement {
     #[serde(default = "usual")]
     #[schema(default = "info")]
     level: Level,
-    /// One line of plain text; addresses of http and https become links.
+    /// One line of plain text. Addresses of http and https become links.
     #[schema(min_length = 1, max_length = 500)]
     text: String,
-    /// Without it: from now on.
+    /// Defaults to now.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     from: Option<Timestamp>,
-    /// Without it: until somebody ends it.
+    /// If omitted, it is shown until it is ended.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     to: Option<Timestamp>,
-    /// Whoever has not signed in sees it too.
+    /// Whether it is also shown on the sign-in page.
     #[serde(default)]
     on_login: bool,
 }
@@ -140,11 +144,15 @@ fn usual() -> Level {
     Level::Info
 }
 
-/// Tell everybody something. Open pages show it at once.
+/// Creates an announcement to all users.
+///
+/// Open pages show it immediately.
 #[utoipa::path(post, path = "/announcements", tag = "announcements", request_body = NewAnnouncement,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
-    responses((status = 201, body = AnnouncementView), (status = 403, description = "For administrators", body = Problem),
-        (status = 422, description = "The text or the times cannot be", body = Problem)))]
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Requests that repeat a key return the first result.")),
+    responses((status = 201, body = AnnouncementView),
+        (status = 403, description = "Not an administrator", body = Problem),
+        (status = 422, description = "The text or the times are invalid", body = Problem)))]
 pub async fn create(
     Admin(admin): Admin,
     State(portal): State<Arc<Portal>>,
@@ -152,16 +160,18 @@ pub async fn create(
     HashedJson { value: new, hash }: HashedJson<NewAnnouncement>,
 ) -> Result<Created<AnnouncementView>> {
     let NewAnnouncement { level, text, from, to, on_login } = new;
-    let once = key.as_deref().map(|key| Once { user: admin.id(), key, request_hash: &hash });
+    let once = key.as_deref().map(|key| IdempotentRequest { user: admin.id(), key, request_hash: &hash });
     let draft = Draft { level, text, from, to, on_login };
     let made = portal.announcements.make(admin.user.name.as_str(), draft, once).await?;
     let address = format!("/api/v1/announcements/{}", made.id);
     Ok(Created(address, AnnouncementView::new(made, portal.clock.now())))
 }
 
+/// Returns an announcement.
 #[utoipa::path(get, path = "/announcements/{id}", tag = "announcements", params(("id" = String, Path)),
     responses((status = 200, body = AnnouncementView),
-        (status = 404, description = "There is none, or it is not active and one is no administrator", body = Problem)))]
+        (status = 404, description = "It does not exist, or it is not active and you are not an \
+                                      administrator", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -172,10 +182,10 @@ pub async fn find(
     if !user.is_admin() && !found.window.is_active(now) {
         return Err(Error::not_found());
     }
-    Ok(tagged(&AnnouncementView::new(found, now), &PASSING))
+    Ok(tagged(&AnnouncementView::new(found, now), &VOLATILE_FIELDS))
 }
 
-/// What can be changed of an announcement; what is not named stays.
+/// A change of an announcement. Fields that are omitted are not changed.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnnouncementChange {
@@ -187,7 +197,7 @@ pub struct AnnouncementChange {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     from: Option<Timestamp>,
-    /// Null: until somebody ends it.
+    /// Null: it is shown until it is ended.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     to: Nullable<Timestamp>,
@@ -223,11 +233,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Nullable<T> {
     }
 }
 
-/// Change an announcement. With another text or level, whoever had put it aside sees it again.
+/// Changes an announcement.
+///
+/// If the text or the level changes, users who dismissed it see it again.
 #[utoipa::path(patch, path = "/announcements/{id}", tag = "announcements", params(("id" = String, Path)),
     request_body = AnnouncementChange,
-    responses((status = 200, body = AnnouncementView), (status = 412, description = "Changed since If-Match", body = Problem),
-        (status = 422, description = "The text or the times cannot be", body = Problem)))]
+    responses((status = 200, body = AnnouncementView), (status = 412, description = "Changed since the version in \
+                                                                                     If-Match", body = Problem),
+        (status = 422, description = "The text or the times are invalid", body = Problem)))]
 pub async fn change(
     Admin(admin): Admin,
     State(portal): State<Arc<Portal>>,
@@ -237,7 +250,7 @@ pub async fn change(
 ) -> Result<Response> {
     let now = portal.clock.now();
     let found = announcement(&portal, id).await?;
-    check_version(&headers, &AnnouncementView::new(found.clone(), now), &PASSING)?;
+    check_version(&headers, &AnnouncementView::new(found.clone(), now), &VOLATILE_FIELDS)?;
     let before = Draft::from(&found);
     let draft = Draft {
         level: change.level.unwrap_or(before.level),
@@ -247,12 +260,15 @@ pub async fn change(
         on_login: change.on_login.unwrap_or(before.on_login),
     };
     let changed = portal.announcements.change(admin.user.name.as_str(), &found, draft).await?;
-    Ok(tagged(&AnnouncementView::new(changed, now), &PASSING))
+    Ok(tagged(&AnnouncementView::new(changed, now), &VOLATILE_FIELDS))
 }
 
-/// Remove an announcement; its rows of the audit log stay.
+/// Deletes an announcement.
+///
+/// Its entries in the audit log are kept.
 #[utoipa::path(delete, path = "/announcements/{id}", tag = "announcements", params(("id" = String, Path)),
-    responses((status = 204, description = "Removed"), (status = 404, description = "There is none", body = Problem)))]
+    responses((status = 204, description = "Deleted"),
+        (status = 404, description = "It does not exist", body = Problem)))]
 pub async fn remove(
     Admin(admin): Admin,
     State(portal): State<Arc<Portal>>,
@@ -262,9 +278,12 @@ pub async fn remove(
     Ok(NoContent.into_response())
 }
 
-/// Put an active announcement aside for oneself; one that is critical stays.
+/// Dismisses an active announcement for yourself.
+///
+/// Critical announcements cannot be dismissed.
 #[utoipa::path(post, path = "/announcements/{id}/dismiss", tag = "announcements", params(("id" = String, Path)),
-    responses((status = 204, description = "Put aside"), (status = 404, description = "It is not active", body = Problem),
+    responses((status = 204, description = "Dismissed"),
+        (status = 404, description = "It is not active", body = Problem),
         (status = 409, description = "It is critical", body = Problem)))]
 pub async fn dismiss(
     user: CurrentUser,

@@ -31,11 +31,11 @@ use crate::{
 };
 
 /// How many a page shows.
-const SHOWN: i64 = 50;
+const PAGE_SIZE: i64 = 50;
 
 /// The address of the list.
 #[derive(Default, Deserialize)]
-pub struct Visit {
+pub struct PageParams {
     cursor: Option<String>,
     done: Option<String>,
 }
@@ -44,7 +44,7 @@ pub struct Visit {
 pub async fn list(
     Admin(admin): Admin,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let mut view = list_view(&portal, &admin, visit.cursor).await?;
     view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
@@ -53,10 +53,10 @@ pub async fn list(
 
 fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "made" => "The announcement is made.",
-        "changed" => "The announcement is changed.",
-        "ended" => "Nobody sees it any more.",
-        "removed" => "The announcement is removed.",
+        "made" => "The announcement was published.",
+        "changed" => "The announcement was changed.",
+        "ended" => "The announcement was ended and is no longer shown.",
+        "removed" => "The announcement was deleted.",
         _ => return None,
     })
 }
@@ -100,7 +100,8 @@ pub async fn change(
     let typed = read(&form);
     let outcome = match draft(&typed) {
         Ok(draft) => {
-            let (from, to) = (kept(draft.from, Some(found.window.from)), kept(draft.to, found.window.to));
+            let (from, to) =
+                (typed_or_previous(draft.from, Some(found.window.from)), typed_or_previous(draft.to, found.window.to));
             let draft = Draft { from, to, ..draft };
             portal.announcements.change(admin.user.name.as_str(), &found, draft).await.map_err(Error::from)
         }
@@ -165,22 +166,22 @@ pub(super) fn moment(field: &'static str, text: &str) -> Result<Option<Timestamp
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let message = "Write a day and a time in UTC, as 2030-01-31T18:00.";
+    let message = "Enter a date and time in UTC, as in 2030-01-31T18:00.";
     parse_moment(text).map(Some).ok_or_else(|| FieldError::new(field, "invalid_value", message))
 }
 
 /// A form has minutes: what was not touched keeps its seconds.
-pub(super) fn kept(typed: Option<Timestamp>, was: Option<Timestamp>) -> Option<Timestamp> {
+pub(super) fn typed_or_previous(typed: Option<Timestamp>, was: Option<Timestamp>) -> Option<Timestamp> {
     if typed.map(form_moment) == was.map(form_moment) { was } else { typed }
 }
 
 async fn list_view(portal: &Portal, admin: &Arc<Principal>, cursor: Option<String>) -> Result<AnnouncementsPage> {
     let now = portal.clock.now();
     let paged = cursor.as_ref().is_some_and(|cursor| !cursor.is_empty());
-    let paging = Paging::new(Some(SHOWN), cursor.filter(|cursor| !cursor.is_empty()));
-    let filter = Filter { phase: None, now, before: paging.after()?, limit: SHOWN + 1 };
+    let paging = Paging::new(Some(PAGE_SIZE), cursor.filter(|cursor| !cursor.is_empty()));
+    let filter = Filter { phase: None, now, before: paging.after()?, limit: PAGE_SIZE + 1 };
     let found = portal.db.list_announcements(&filter).await?;
-    let page = Listed::new(found, SHOWN, |one: &Announcement| one.id);
+    let page = Listed::new(found, PAGE_SIZE, |one: &Announcement| one.id);
     let of = |phase: Phase| {
         let these = page.items.iter().filter(move |one| one.window.phase(now) == phase);
         these.map(|one| row(one, now)).collect()

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ask_owner, live,
-    sight::{Seen, Sight},
+    visibility::{Visibility, VisibleHolder},
 };
 use crate::{
     cluster::{GpuView, HOURS_KEPT, MINUTES_KEPT, holders},
@@ -28,50 +28,49 @@ use crate::{
     sessions::Actor,
     web::{
         Portal,
-        cards::is_operator,
         error::{Error, Problem, Result},
         extract::{CurrentUser, Id, Operator, Query},
         paging::{Listed, Paging},
         sessions::SessionView,
+        sessions::cards::is_operator,
     },
 };
 
-/// A machine.
+/// A node.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Node)]
 pub struct NodeView {
     name: String,
     cluster: String,
     cpus: i64,
-    /// What sessions hold (light ones share cores, so that it may be more than there are); on a
-    /// cluster what anybody does.
+    /// Cores allocated to sessions; on a cluster, to any job. Light sessions share cores, so it can exceed `cpus`.
     cpus_held: i64,
     memory_bytes: i64,
     memory_held_bytes: i64,
     gpus: i64,
     gpus_held: i64,
-    /// Processes that run or want to, on average over the last minute.
+    /// Load average over the last minute.
     load: Option<f64>,
     memory_available_bytes: Option<i64>,
     /// The version of the NVIDIA driver; null without one.
     driver: Option<String>,
-    /// Why there is no driver, and as what it was looked for.
+    /// The library that was searched for and why it could not be loaded; null if there is a driver.
     driver_missing: Option<String>,
     state: MachineState,
-    /// Why it takes no work.
+    /// Why it does not accept work.
     detail: Option<String>,
-    /// The partitions that it is in; none where there is one machine.
+    /// The partitions that it belongs to. Empty if there is only one machine.
     partitions: Vec<String>,
     /// Its GPUs, by model.
     gpu_models: Vec<GpuModelView>,
-    /// Sessions are kept from the GPUs of others by the kernel; else these are only counted.
+    /// Whether the kernel isolates the GPUs of sessions from each other. Otherwise they are allocated by count only.
     gpus_kept_apart: bool,
-    /// When its GPUs were looked at last.
+    /// When its GPUs were last queried.
     #[schema(value_type = Option<String>, format = "date-time")]
     at: Option<Timestamp>,
 }
 
-/// So many GPUs of one model.
+/// Number of GPUs of one model.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GpuModel)]
 pub struct GpuModelView {
@@ -80,11 +79,12 @@ pub struct GpuModelView {
     gpus_held: i64,
 }
 
-/// The machines: this one, or those of the cluster in front of which the portal stands. A site
-/// may show the latter to operators alone: then there are none for others.
+/// Lists the nodes: this machine, or the nodes of the cluster.
+///
+/// A site can show the nodes of a cluster only to operators; the list is then empty for other users.
 #[utoipa::path(get, path = "/nodes", tag = "cluster", params(Paging),
     responses((status = 200, body = Listed<NodeView>),
-        (status = 422, description = "A parameter cannot be accepted", body = Problem)))]
+        (status = 422, description = "Invalid parameter", body = Problem)))]
 pub async fn nodes(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -162,20 +162,20 @@ fn node_of_cluster(machine: &Machine, cluster: &str, at: Option<Timestamp>) -> N
     }
 }
 
-/// A GPU, or a slice of one, now.
+/// The current state of a GPU, or of a slice of one.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GpuState)]
 pub struct GpuAnswer {
     index: i64,
-    /// Which slice of the GPU of that index; null for a whole one.
+    /// Number of the slice of that GPU; null for a whole GPU.
     slice: Option<i64>,
     uuid: String,
     model: String,
-    /// `free`, `held`, `busy_outside` (by programs that no session started) or `down`.
+    /// `free`, `held`, `busy_outside` (busy with processes outside the portal) or `down`.
     state: &'static str,
     /// Why it is down.
     detail: Option<String>,
-    /// When the driver told the numbers; null where none stands behind it.
+    /// When the driver reported these values; null without a driver.
     #[schema(value_type = Option<String>, format = "date-time")]
     at: Option<Timestamp>,
     utilisation_percent: Option<i64>,
@@ -185,24 +185,24 @@ pub struct GpuAnswer {
     power_milliwatts: Option<i64>,
     power_limit_milliwatts: Option<i64>,
     health: Option<Health>,
-    /// The name of who holds it, for operators, managers of their group and themselves.
+    /// Name of the user it is allocated to. Visible to operators, to managers of that user's group and to the user.
     owner: Option<String>,
-    /// The session that holds it, for whoever may open it.
+    /// The session it is allocated to. Visible to users who may open that session.
     #[schema(value_type = Option<String>, format = "uuid")]
     session: Option<SessionId>,
-    /// It is held and has computed next to nothing since then, for whoever may open the session.
+    /// Since when it has been allocated but almost idle. Visible to users who may open the session.
     #[schema(value_type = Option<String>, format = "date-time")]
     idle_since: Option<Timestamp>,
-    /// An operator waits to hear since then whether it is still needed; likewise.
+    /// When an operator asked whether it is still needed. Visible to users who may open the session.
     #[schema(value_type = Option<String>, format = "date-time")]
     asked_at: Option<Timestamp>,
-    /// Programs that no session started; their owners for operators.
+    /// Processes outside the portal. Only operators see their owners.
     outside: Vec<OutsideProgram>,
-    /// How it is linked to the others.
+    /// Links to the other GPUs.
     links: Vec<GpuLink>,
 }
 
-/// A program that computes on a GPU and that no session started.
+/// A process on a GPU that was started outside the portal.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OutsideProgram {
     pid: Option<u32>,
@@ -217,16 +217,16 @@ pub struct GpuLink {
     link: String,
 }
 
-/// All GPUs and slices with what they do now. Who holds one is told to those who may know.
+/// Lists all GPUs and slices with their current state.
 #[utoipa::path(get, path = "/gpus", tag = "cluster", params(Paging),
     responses((status = 200, body = Listed<GpuAnswer>),
-        (status = 422, description = "A parameter cannot be accepted", body = Problem)))]
+        (status = 422, description = "Invalid parameter", body = Problem)))]
 pub async fn gpus(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Query(paging): Query<Paging>,
 ) -> Result<Answer<Listed<GpuAnswer>>> {
-    let sight = Sight::of(&portal, &user).await?;
+    let sight = Visibility::of(&portal, &user).await?;
     let sessions = live(&portal).await?;
     let inventory = portal.sessions.scheduler.stock().inventory();
     let view = portal.cluster.view();
@@ -296,30 +296,30 @@ fn state(gpu: &GpuView, is_held: bool) -> &'static str {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct HistoryQuery {
-    /// Left out: an hour ago, or with `span=hour` a day ago.
+    /// Default: an hour ago, or with `span=hour` a day ago.
     #[param(value_type = Option<String>, format = DateTime)]
     from: Option<Timestamp>,
-    /// Left out: now.
+    /// Default: now.
     #[param(value_type = Option<String>, format = DateTime)]
     to: Option<Timestamp>,
-    /// `minute` (where nothing is said; kept for a day) or `hour` (for 30 days).
+    /// `minute` (default; kept for a day) or `hour` (kept for 30 days).
     #[param(value_type = Option<String>)]
     span: Option<String>,
 }
 
-/// What a GPU did.
+/// The history of a GPU.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GpuHistory {
     uuid: String,
-    /// How long the time of one point is.
+    /// Length of the interval of one point in seconds.
     span_seconds: i64,
-    /// In order of time; nothing where nobody measured.
+    /// In order of time. Intervals without measurements are omitted.
     points: Vec<GpuPoint>,
-    /// Who held it, in no order.
+    /// Allocations, in no particular order.
     held: Vec<GpuHeld>,
 }
 
-/// The means of a minute or an hour.
+/// Means over a minute or an hour.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GpuPoint {
     #[schema(value_type = String, format = "date-time")]
@@ -327,30 +327,30 @@ pub struct GpuPoint {
     utilisation_percent: f64,
     memory_bytes: f64,
     power_milliwatts: f64,
-    /// The highest.
+    /// The maximum.
     temperature_celsius: Option<i64>,
-    /// How many readings these are the means of.
+    /// Number of readings.
     readings: i64,
 }
 
-/// A time in which somebody held a GPU.
+/// A time in which the GPU was allocated.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GpuHeld {
     #[schema(value_type = String, format = "date-time")]
     from: Timestamp,
-    /// Null while it is held.
+    /// Null while it is still allocated.
     #[schema(value_type = Option<String>, format = "date-time")]
     to: Option<Timestamp>,
-    /// For those who may know.
+    /// Null if you may not see it.
     owner: Option<String>,
     #[schema(value_type = Option<String>, format = "uuid")]
     session: Option<SessionId>,
 }
 
-/// Use, memory, power and temperature of a GPU over time, and who held it.
+/// Returns utilisation, memory, power and temperature of a GPU over time, and its allocations.
 #[utoipa::path(get, path = "/gpus/{uuid}/history", tag = "cluster", params(("uuid" = String, Path), HistoryQuery),
-    responses((status = 200, body = GpuHistory), (status = 404, description = "There is no such GPU", body = Problem),
-        (status = 422, description = "A parameter cannot be accepted", body = Problem)))]
+    responses((status = 200, body = GpuHistory), (status = 404, description = "GPU not found", body = Problem),
+        (status = 422, description = "Invalid parameter", body = Problem)))]
 pub async fn history(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -363,21 +363,25 @@ pub async fn history(
     let (span, usual, longest) = match query.span.as_deref().unwrap_or("minute") {
         "minute" => (Span::Minute, 3600, MINUTES_KEPT),
         "hour" => (Span::Hour, 86_400, HOURS_KEPT),
-        _ => return Err(Error::field("span", "invalid_value", "This is minute or hour.")),
+        _ => return Err(Error::field("span", "invalid_value", "Must be minute or hour.")),
     };
     let to = query.to.unwrap_or_else(|| portal.clock.now());
     let from = query.from.unwrap_or_else(|| to.plus_seconds(-usual));
     if to < from {
-        return Err(Error::field("to", "before_from", "This must not be before `from`."));
+        return Err(Error::field("to", "before_from", "Must not be before `from`."));
     }
     if longest < to.seconds_since(from) {
-        return Err(Error::field("from", "too_long", "Of minutes at most a day can be asked for, of hours 30 days."));
+        return Err(Error::field(
+            "from",
+            "too_long",
+            "The range can be at most one day with `minute` and 30 days with `hour`.",
+        ));
     }
-    let sight = Sight::of(&portal, &user).await?;
+    let sight = Visibility::of(&portal, &user).await?;
     let points = portal.db.gpu_points(span, from, to).await?;
     let holdings = portal.db.gpu_holdings(from, to).await?;
     let held = holdings.into_iter().filter(|held| held.gpus.iter().any(|gpu| gpu.uuid == uuid)).map(|held| {
-        let seen: Seen = sight.of_holder(held.session, held.owner, &held.owner_name);
+        let seen: VisibleHolder = sight.of_holder(held.session, held.owner, &held.owner_name);
         GpuHeld {
             from: held.from,
             to: held.to,
@@ -406,11 +410,13 @@ impl From<Point> for GpuPoint {
     }
 }
 
-/// Asks the owner of a session, or of an attempt of a job, whether they still need GPUs that rest. It
-/// stands on their card, or the job's page, until they keep the session, it computes again, or it ends.
+/// Asks the owner of a session or a job whether they still need its idle GPUs.
+///
+/// The question is shown on the card of the session or the page of the job until the owner keeps the session, the
+/// GPUs are used again, or it ends.
 #[utoipa::path(post, path = "/sessions/{id}/ask", tag = "sessions", params(("id" = String, Path)),
-    responses((status = 200, body = SessionView), (status = 403, description = "For operators", body = Problem),
-        (status = 409, description = "None of its GPUs rests", body = Problem)))]
+    responses((status = 200, body = SessionView), (status = 403, description = "Only for operators", body = Problem),
+        (status = 409, description = "None of its GPUs is idle", body = Problem)))]
 pub async fn ask(
     user: Operator,
     State(portal): State<Arc<Portal>>,

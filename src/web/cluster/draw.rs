@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::sight::{Seen, Sight};
+use super::visibility::{Visibility, VisibleHolder};
 use crate::{
     cluster::{GpuView, Outsider, View},
     db::gpus::{Holding, Point},
@@ -26,7 +26,7 @@ pub(super) struct Drawing<'a> {
     pub sessions: &'a [Session],
     /// By the UUID of their GPU.
     pub holders: HashMap<&'a str, &'a Session>,
-    pub sight: &'a Sight,
+    pub sight: &'a Visibility,
     pub now: Timestamp,
     pub over: TimeChoice,
 }
@@ -66,7 +66,7 @@ impl Drawing<'_> {
             facts: reading.map(facts).unwrap_or_default(),
             health: reading.map(|reading| complaints(&reading.health)).unwrap_or_default(),
             worries: reading.is_some_and(|reading| reading.health.worries()),
-            holder: holder.map(|session| self.told(session)),
+            holder: holder.map(|session| self.holder_view(session)),
             // Why it is not given out says as much to whoever may know no more.
             outside: gpu
                 .outside
@@ -77,20 +77,20 @@ impl Drawing<'_> {
         }
     }
 
-    fn told(&self, session: &Session) -> GpuHolder {
+    fn holder_view(&self, session: &Session) -> GpuHolder {
         let seen = self.sight.of_holder(session.id, session.owner, &session.owner_name);
         let href = seen.may_open().then(|| format!("/sessions/{}", session.id));
         match seen {
-            Seen::Own => GpuHolder { owner: None, session: Some(session.name.clone()), href },
-            Seen::Other(name) => GpuHolder { owner: Some(name), session: Some(session.name.clone()), href },
-            Seen::Managed(name) => GpuHolder { owner: Some(name), session: None, href },
-            Seen::Somebody => GpuHolder { owner: Some("somebody".to_owned()), session: None, href },
+            VisibleHolder::Own => GpuHolder { owner: None, session: Some(session.name.clone()), href },
+            VisibleHolder::Other(name) => GpuHolder { owner: Some(name), session: Some(session.name.clone()), href },
+            VisibleHolder::Managed(name) => GpuHolder { owner: Some(name), session: None, href },
+            VisibleHolder::Somebody => GpuHolder { owner: Some("another user".to_owned()), session: None, href },
         }
     }
 
     /// The sessions whose GPUs rest, for whoever sees everybody's.
     pub fn idle(&self) -> Vec<IdleRow> {
-        let row = |idle: &crate::cluster::Idle| {
+        let row = |idle: &crate::cluster::IdleSession| {
             let session = self.sessions.iter().find(|session| session.id == idle.session)?;
             Some(IdleRow {
                 id: session.id.to_string(),
@@ -112,7 +112,7 @@ fn badge(gpu: &GpuView, is_held: bool) -> StateBadge {
     let (class, word) = match (&gpu.condition, gpu.obstacle, is_held) {
         (Condition::Down(_), ..) => ("failed", "Down"),
         (_, _, true) => ("running", "In use"),
-        (_, Some(Obstacle::Outside), _) => ("outside", "Busy outside"),
+        (_, Some(Obstacle::Outside), _) => ("outside", "Busy (external)"),
         (_, Some(Obstacle::Down), _) => ("failed", "Down"),
         (_, None, false) => ("free", "Free"),
     };
@@ -123,7 +123,7 @@ fn why(gpu: &GpuView) -> Option<String> {
     match (&gpu.condition, gpu.obstacle) {
         (Condition::Down(why), _) => Some(format!("{}.", why.trim_end_matches('.'))),
         (_, Some(Obstacle::Outside)) => {
-            Some("Programs outside the portal compute on it, so it is not given out.".to_owned())
+            Some("It is busy with processes outside Lyceum, so it is not allocated.".to_owned())
         }
         _ => None,
     }
@@ -151,13 +151,13 @@ fn facts(reading: &Reading) -> Vec<String> {
 
 /// What its memory and clocks suffer from, in words; empty where nothing is known to.
 fn complaints(health: &Health) -> Vec<String> {
-    let some = |count: Option<i64>| count.filter(|count| 0 < *count);
+    let some = |count: Option<i64>| count.filter(|count| *count > 0);
     let plural = |count: i64, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
     let lines = [
         some(health.ecc_uncorrected).map(|count| plural(count, "uncorrected memory error")),
         some(health.ecc_corrected).map(|count| plural(count, "corrected memory error")),
         some(health.retired_pages).map(|count| plural(count, "retired page")),
-        (health.retirement_pending == Some(true)).then(|| "more to be retired at a reset".to_owned()),
+        (health.retirement_pending == Some(true)).then(|| "more pages will be retired at the next reset".to_owned()),
     ];
     lines.into_iter().flatten().chain(health.slowed_by.iter().map(|reason| reason.words().to_owned())).collect()
 }
@@ -165,12 +165,12 @@ fn complaints(health: &Health) -> Vec<String> {
 /// A program outside the portal: whose, for those who see everybody.
 fn outsider(one: &Outsider, everybody: bool) -> String {
     if !everybody {
-        return "a program outside the portal".to_owned();
+        return "a process outside Lyceum".to_owned();
     }
     let whose = match (&one.unix_name, one.uid) {
         (Some(name), _) => name.clone(),
         (None, Some(uid)) => format!("uid {uid}"),
-        (None, None) => "somebody who cannot be seen from here".to_owned(),
+        (None, None) => "unknown user".to_owned(),
     };
     let memory = one.memory_bytes.map(|bytes| format!(", {}", human_size(bytes))).unwrap_or_default();
     format!("{whose} (process {}{memory})", one.pid)
@@ -187,11 +187,11 @@ pub(super) fn node(node: &NodeReading, capacity: &Capacity, held: &Usage, view: 
         ..Meter::default()
     };
     let mut meters = vec![
-        meter("cpus", "cores held", held.cpus, capacity.cpus, Unit::Count),
-        meter("memory_bytes", "memory held", held.memory_bytes, capacity.memory_bytes, Unit::Bytes),
+        meter("cpus", "cores allocated", held.cpus, capacity.cpus, Unit::Count),
+        meter("memory_bytes", "memory allocated", held.memory_bytes, capacity.memory_bytes, Unit::Bytes),
     ];
-    if 0 < capacity.gpus {
-        meters.insert(0, meter("gpus", "GPUs held", held.gpus, capacity.gpus, Unit::Count));
+    if capacity.gpus > 0 {
+        meters.insert(0, meter("gpus", "GPUs allocated", held.gpus, capacity.gpus, Unit::Count));
     }
     let driver = match &view.driver {
         Driver::Present { version } if !version.is_empty() => Some(format!("NVIDIA driver {version}")),
@@ -199,7 +199,7 @@ pub(super) fn node(node: &NodeReading, capacity: &Capacity, held: &Usage, view: 
         Driver::Absent { .. } => None,
     };
     let load = node.load.map(|load| format!("load {load:.1}"));
-    let available = node.memory_available_bytes.map(|bytes| format!("{} of memory not in use", human_size(bytes)));
+    let available = node.memory_available_bytes.map(|bytes| format!("{} of memory available", human_size(bytes)));
     NodeStrip { name: node.name.clone(), meters, facts: driver.into_iter().chain(load).chain(available).collect() }
 }
 
@@ -210,16 +210,14 @@ pub(super) fn isolation(inventory: &GpuInventory, closes: bool) -> Option<&'stat
     }
     let in_slices = inventory.gpus.iter().any(|gpu| gpu.slice.is_some());
     Some(match (inventory.driver, closes, in_slices) {
-        (false, ..) => {
-            "Counted only: no driver stands behind these GPUs. They are numbered and given out, and nothing is measured."
-        }
+        (false, ..) => "No NVIDIA driver: GPUs are allocated by count only, without metrics or isolation.",
         (true, false, _) => {
-            "Counted only: programs keep to the GPUs of their session by CUDA_VISIBLE_DEVICES, and one that ignores it can \
-             open all. Control groups v1 or systemd, and a portal that root started, close the others."
+            "Not isolated: CUDA_VISIBLE_DEVICES restricts programs to the GPUs of their session, and a program that \
+             ignores it can use all GPUs. To isolate them, run the portal as root with cgroups v1 or systemd."
         }
-        (true, true, false) => "Kept apart: a session can open its own GPUs alone.",
+        (true, true, false) => "Isolated: a session can only use its own GPUs.",
         (true, true, true) => {
-            "Kept apart: a session can open its own GPUs alone. Slices of one GPU are told apart by CUDA_VISIBLE_DEVICES."
+            "Isolated: a session can only use its own GPUs. Only CUDA_VISIBLE_DEVICES separates slices of one GPU."
         }
     })
 }

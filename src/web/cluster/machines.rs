@@ -8,10 +8,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    admission::Standing,
+    admission::QuotaStatus,
     auth::Principal,
     model::{
-        Capacity, Machines, Resources,
+        Capacity, Machines, Reservation, Resources, Timestamp,
+        line::abridged,
         machines::{Machine, MachineState, Offer, Partition, Share},
         quota::{Field, Limit},
         size::human_size,
@@ -19,18 +20,21 @@ use crate::{
     },
     web::{
         Portal,
-        cards::is_operator,
-        error::Result,
-        extract::CurrentUser,
+        error::{Problem, Result},
+        extract::{CurrentUser, Query},
         href::href,
         page::Nav,
-        paging::Listed,
-        views::{MachineRow, MachinesPage, Meter, Moment, NodeTable, OfferRow, PartitionRow, StateBadge, Unit},
+        paging::{Listed, Paging},
+        sessions::cards::is_operator,
+        views::{
+            MachineRow, MachinesPage, Meter, Moment, NodeTable, OfferRow, PartitionRow, ReservationRow, StateBadge,
+            Unit,
+        },
     },
 };
 
 /// How many nodes a page shows.
-const NODES: usize = 100;
+const NODES: usize = 80;
 
 /// The page of several machines.
 pub(super) async fn page(
@@ -50,6 +54,10 @@ pub(super) async fn page(
         trouble: machines.trouble.clone(),
         offers: offers.iter().map(|offer| offer_row(offer, sees_nodes)).collect(),
         partitions: machines.partitions.iter().map(partition).collect(),
+        reservations: reservations(machines, sees_all)
+            .iter()
+            .map(|one| reservation_row(one, portal.clock.now()))
+            .collect(),
         nodes: sees_nodes.then(|| nodes(machines, after)),
     })
 }
@@ -60,13 +68,13 @@ fn nodes(machines: &Machines, after: &str) -> NodeTable {
     let before = all.iter().position(|machine| machine.name == after).map_or(0, |place| place + 1);
     let shown = &all[before..all.len().min(before + NODES)];
     let rest = all.len() - before - shown.len();
-    let next = shown.last().filter(|_| 0 < rest).map(|last| href("/cluster", [("after", &*last.name)]));
+    let next = shown.last().filter(|_| rest > 0).map(|last| href("/cluster", [("after", &*last.name)]));
     NodeTable {
         rows: shown.iter().map(machine_row).collect(),
         first: before + 1,
         last: before + shown.len(),
         all: all.len(),
-        first_href: (0 < before).then(|| "/cluster".to_owned()),
+        first_href: (before > 0).then(|| "/cluster".to_owned()),
         next_href: next,
     }
 }
@@ -80,10 +88,10 @@ async fn offers(portal: &Portal, principal: &Principal, machines: &Machines) -> 
     let standing = portal.sessions.admission.standing(principal.id()).await?;
     let left = |field: &Field| left(&standing, field);
     let all = Capacity { gpus: left(&Field::Gpus), cpus: left(&Field::Cpus), memory_bytes: left(&Field::MemoryBytes) };
-    Ok(machines.offers(&all, |model| left(&Field::GpusOf(model.to_owned()))))
+    Ok(machines.offers(&all, |model| left(&Field::GpusOf(model.to_owned())), portal.clock.now()))
 }
 
-fn left(standing: &Standing, field: &Field) -> i64 {
+fn left(standing: &QuotaStatus, field: &Field) -> i64 {
     match standing.limits.of(field).limit {
         Limit::Unlimited => i64::MAX,
         Limit::AtMost(limit) => (limit - standing.usage.of(field)).max(0),
@@ -101,8 +109,32 @@ fn offer_row(offer: &Offer, sees_nodes: bool) -> OfferRow {
     }
 }
 
+/// The reservations that a reader may see; a site may show them to operators alone.
+fn reservations(machines: &Machines, sees_all: bool) -> &[Reservation] {
+    if sees_all || !machines.hides.reservations { &machines.reservations } else { &[] }
+}
+
+fn reservation_row(reservation: &Reservation, now: Timestamp) -> ReservationRow {
+    let is_active = reservation.from <= now;
+    let who = [&reservation.users[..], &reservation.accounts[..]].concat();
+    ReservationRow {
+        name: reservation.name.clone(),
+        state: match (reservation.is_maintenance, is_active) {
+            (true, true) => StateBadge { class: "outside", word: "Maintenance" },
+            (false, true) => StateBadge { class: "running", word: "Active" },
+            (_, false) => StateBadge { class: "queued", word: "Scheduled" },
+        },
+        from: Moment::clock(reservation.from, now),
+        to: Moment::clock(reservation.to, now),
+        nodes: reservation.nodes.len(),
+        names: abridged(&reservation.nodes.join(", "), 80),
+        who: abridged(&who.join(", "), 80),
+        is_maintenance: reservation.is_maintenance,
+    }
+}
+
 fn longest(seconds: Option<i64>) -> String {
-    seconds.map_or_else(|| "any time".to_owned(), |seconds| format!("up to {}", human_duration(seconds)))
+    seconds.map_or_else(|| "no limit".to_owned(), |seconds| format!("up to {}", human_duration(seconds)))
 }
 
 fn partition_row(machines: &Machines, partition: &Partition, sees_jobs: bool) -> PartitionRow {
@@ -117,7 +149,7 @@ fn partition_row(machines: &Machines, partition: &Partition, sees_jobs: bool) ->
         },
         nodes,
         cores: meter("cpus", "cores", cores, Unit::Count),
-        gpus: (0 < gpus.all).then(|| meter("gpus", "GPUs", gpus, Unit::Count)),
+        gpus: (gpus.all > 0).then(|| meter("gpus", "GPUs", gpus, Unit::Count)),
         longest: longest(partition.most_seconds),
         jobs: sees_jobs.then_some((partition.running, partition.waiting)),
     }
@@ -167,31 +199,38 @@ fn meter(field: &'static str, label: &str, share: Share, unit: Unit) -> Meter {
     Meter { field, label: label.to_owned(), used: share.used, limit: Some(share.all), unit, ..Meter::default() }
 }
 
-/// Machines that are asked for by one name.
+/// A partition of the cluster.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Partition)]
 pub struct PartitionView {
     name: String,
-    /// Whether sessions and jobs of the portal go there.
+    /// Whether the portal submits sessions and jobs to it.
     is_ours: bool,
-    /// Whether it takes jobs.
+    /// Whether it accepts jobs.
     is_up: bool,
     nodes: usize,
     cpus: i64,
     cpus_held: i64,
     gpus: i64,
     gpus_held: i64,
-    /// How long a job may run there; null: for ever.
+    /// Longest time limit in seconds; null: no limit.
     longest_seconds: Option<i64>,
-    /// Everybody's jobs that run; null where the site shows them to operators alone.
+    /// Running jobs of all users; null if only operators can see them.
     running: Option<i64>,
-    /// Everybody's jobs that wait there.
+    /// Pending jobs of all users; null if only operators can see them.
     waiting: Option<i64>,
 }
 
-/// The partitions of a cluster; none where everything runs on one machine.
-#[utoipa::path(get, path = "/partitions", tag = "cluster", responses((status = 200, body = Listed<PartitionView>)))]
-pub async fn partitions(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<PartitionView>>> {
+/// Lists the partitions of the cluster.
+///
+/// Empty if everything runs on one machine.
+#[utoipa::path(get, path = "/partitions", tag = "cluster", params(Paging),
+    responses((status = 200, body = Listed<PartitionView>)))]
+pub async fn partitions(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(paging): Query<Paging>,
+) -> Result<Answer<Listed<PartitionView>>> {
     let machines = portal.sessions.scheduler.machines().await.unwrap_or_default();
     let sees_jobs = is_operator(&user.0) || !machines.hides.jobs;
     let view = |partition: &Partition| {
@@ -210,23 +249,68 @@ pub async fn partitions(user: CurrentUser, State(portal): State<Arc<Portal>>) ->
             waiting: sees_jobs.then_some(partition.waiting),
         }
     };
-    Ok(Answer(Listed { items: machines.partitions.iter().map(view).collect(), next_cursor: None }))
+    Ok(Answer(Listed::cut(&machines.partitions, &paging, |partition| &partition.name, view)?))
 }
 
-/// The largest workload of its kind that would start now.
+/// Nodes that are reserved for some users or for maintenance.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Reservation)]
+pub struct ReservationView {
+    name: String,
+    #[schema(value_type = String, format = "date-time")]
+    starts_at: Timestamp,
+    #[schema(value_type = String, format = "date-time")]
+    ends_at: Timestamp,
+    /// Empty if only operators can see the nodes.
+    nodes: Vec<String>,
+    partition: Option<String>,
+    /// Users who may use it.
+    users: Vec<String>,
+    accounts: Vec<String>,
+    is_maintenance: bool,
+}
+
+/// Lists Slurm's reservations in the order of their start.
+///
+/// A job uses one with `--reservation`; other jobs do not start on its nodes. Empty if everything runs on one machine.
+#[utoipa::path(get, path = "/reservations", tag = "cluster", params(Paging),
+    responses((status = 200, body = Listed<ReservationView>),
+        (status = 422, description = "Invalid parameter", body = Problem)))]
+pub async fn reserved(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(paging): Query<Paging>,
+) -> Result<Answer<Listed<ReservationView>>> {
+    let machines = portal.sessions.scheduler.machines().await.unwrap_or_default();
+    let sees_all = is_operator(&user.0);
+    let view = |one: &Reservation| ReservationView {
+        name: one.name.clone(),
+        starts_at: one.from,
+        ends_at: one.to,
+        nodes: if sees_all || !machines.hides.machines { one.nodes.clone() } else { Vec::new() },
+        partition: one.partition.clone(),
+        users: one.users.clone(),
+        accounts: one.accounts.clone(),
+        is_maintenance: one.is_maintenance,
+    };
+    Ok(Answer(Listed::cut(reservations(&machines, sees_all), &paging, |one| &one.name, view)?))
+}
+
+/// The largest request of its kind that would start now.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Offer)]
 pub struct OfferView {
     resources: Resources,
     partition: String,
-    /// Null where the site shows its nodes to operators alone.
+    /// Null if only operators can see the nodes.
     node: Option<String>,
-    /// How long it may run; null: for ever.
+    /// Longest time limit in seconds; null: no limit.
     longest_seconds: Option<i64>,
 }
 
-/// What the asker could get now on one node of a cluster, within their quota: the most with GPUs
-/// of each model, and without any. Nothing where everything runs on one machine.
+/// Lists what you could get now on one node of the cluster, within your quota.
+///
+/// The largest request with GPUs of each model, and the largest without GPUs. Empty if everything runs on one machine.
 #[utoipa::path(get, path = "/offers", tag = "cluster", responses((status = 200, body = Listed<OfferView>)))]
 pub async fn offered(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<OfferView>>> {
     let machines = portal.sessions.scheduler.machines().await.unwrap_or_default();

@@ -5,7 +5,7 @@ pub mod api;
 mod draw;
 pub mod machines;
 pub mod queue;
-mod sight;
+mod visibility;
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use serde::Deserialize;
 
 use super::{
     Portal,
-    cards::is_operator,
     error::{Error, Result},
     extract::{CurrentUser, Id, Operator, Query},
     page::{Nav, Page},
+    sessions::cards::is_operator,
     views::{ClusterPage, TimeChoice},
 };
 use crate::{
-    cluster::{Idle, holders},
+    cluster::{IdleSession, holders},
     model::{Session, SessionId, gpus::labels},
     sessions::Actor,
 };
 use draw::Drawing;
-use sight::Sight;
+use visibility::Visibility;
 
 /// `?over=` and `?done=`, as links and redirects of ours write them; `?after=` names the last node of the page before.
 #[derive(Debug, Default, Deserialize)]
@@ -51,7 +51,7 @@ pub async fn page(
     }
     let over = TimeChoice::parse(&query.over);
     let now = portal.clock.now();
-    let sight = Sight::of(&portal, &user).await?;
+    let sight = Visibility::of(&portal, &user).await?;
     let sessions = live(&portal).await?;
     let from = now.plus_seconds(-over.seconds());
     let points = portal.db.gpu_points(over.span(), from, now).await?;
@@ -64,7 +64,7 @@ pub async fn page(
     let page = ClusterPage {
         layout: portal.layout_of(&user.0, Nav::Cluster),
         notice: (query.done == "asked")
-            .then_some("The owner is asked: it stands on the card of the session, or on the job’s page, now."),
+            .then_some("The owner was asked. The question is shown on the card of the session or the page of the job."),
         node: draw::node(&node, &portal.sessions.admission.stock.capacity(), &holdings_now.all, &view),
         isolation: draw::isolation(&scheduler.stock().inventory(), scheduler.closes_gpus()),
         empty: draw::empty(&scheduler.stock().inventory(), &view),
@@ -89,13 +89,13 @@ async fn ask_owner(portal: &Portal, actor: Actor<'_>, id: SessionId) -> Result<S
     let session = portal.sessions.find_workload(actor, id).await?;
     let view = portal.cluster.view();
     let Some(idle) = view.idle.iter().find(|idle| idle.session == session.id) else {
-        return Err(Error::conflict("None of its GPUs rests, so there is nothing to ask."));
+        return Err(Error::conflict("None of its GPUs is idle, so there is nothing to ask."));
     };
-    let about = format!("{} asks whether {} still needed", actor.user.name, resting(idle));
+    let about = format!("{} asked whether {} still needed", actor.user.name, resting(idle));
     Ok(portal.sessions.ask(actor, id, &about).await?)
 }
 
-fn resting(idle: &Idle) -> String {
+fn resting(idle: &IdleSession) -> String {
     let verb = if idle.gpus.len() == 1 { "is" } else { "are" };
     format!("GPU {} {verb}", labels(&idle.gpus))
 }

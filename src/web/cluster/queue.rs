@@ -11,30 +11,30 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     auth::Principal,
-    cluster::{Error as QueueError, Seen, Whose},
+    cluster::{Error as QueueError, QueueFilter, VisibleQueue},
     model::{JobId, QueueId, Resources, Session, SessionId, Timestamp, queue::QueuedJob, time::human_duration},
     scheduler,
     web::{
         Portal,
-        cards::is_operator,
         error::{Accepted, Error, Problem, Result},
         extract::{CurrentUser, Id, Query},
         page::{Nav, Page},
         paging::{Listed, Paging},
+        sessions::cards::is_operator,
         views::{Moment, QueuePage, QueueRow, Show, StateBadge, resources_line},
     },
 };
 
 /// How many a page shows.
-const SHOWN: i64 = 100;
+const PAGE_SIZE: i64 = 100;
 
 /// What everybody's is called in addresses.
-const EVERYBODY: &str = "*";
+const ALL_OWNERS: &str = "*";
 
 /// `?owner=`, `?cursor=` and what a redirect of ours says.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Visit {
+pub struct PageParams {
     owner: String,
     cursor: Option<String>,
     done: String,
@@ -44,35 +44,37 @@ pub struct Visit {
 pub async fn page(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Page<QueuePage>> {
     let now = portal.clock.now();
     let sees_all = sees_all(&user);
     // An address that somebody else was given shows one's own.
-    let whose = if sees_all { whose(Some(&visit.owner)) } else { Whose::Own };
-    let layout = portal.layout_of(&user.0, Nav::Cluster);
+    let whose = if sees_all { whose(Some(&visit.owner)) } else { QueueFilter::Own };
+    let layout = portal.layout_of(&user.0, Nav::Queue);
     let mut view = QueuePage {
         layout,
         cluster: portal.sessions.scheduler.cluster().to_owned(),
         has_queue: false,
-        notice: (visit.done == "cancel").then_some("Slurm was told to end it."),
+        notice: (visit.done == "cancel").then_some("Slurm was asked to cancel the job."),
         seen: None,
         trouble: None,
         no_account: None,
         sees_all,
-        everybody: whose != Whose::Own,
+        everybody: whose != QueueFilter::Own,
         running: 0,
         waiting: 0,
         rows: Vec::new(),
         first_href: None,
         next_href: None,
     };
-    let Some(Seen { queue, own }) = portal.cluster.queue(&user.user, whose).await? else { return Ok(Page(view)) };
+    let Some(VisibleQueue { queue, own }) = portal.cluster.queue(&user.user, whose).await? else {
+        return Ok(Page(view));
+    };
     let ours = ours(&portal, &queue.jobs).await?;
     view.running = queue.jobs.iter().filter(|job| job.runs).count();
     view.waiting = queue.jobs.iter().filter(|job| !job.runs).map(QueuedJob::count).sum();
     let paged = visit.cursor.is_some();
-    let listed = listed(queue.jobs, &Paging::new(Some(SHOWN), visit.cursor))?;
+    let listed = listed(queue.jobs, &Paging::new(Some(PAGE_SIZE), visit.cursor))?;
     let row = |job: &QueuedJob| row(job, own.as_ref().ok(), &ours, now);
     view.rows = listed.items.iter().map(row).collect();
     view.first_href = paged.then(|| address(view.everybody, None));
@@ -94,7 +96,7 @@ pub async fn cancel_by_form(
 
 /// The address of a page of the list.
 fn address(everybody: bool, cursor: Option<&str>) -> String {
-    let owner = if everybody { format!("owner={EVERYBODY}") } else { String::new() };
+    let owner = if everybody { format!("owner={ALL_OWNERS}") } else { String::new() };
     let cursor = cursor.map(|cursor| format!("cursor={cursor}")).unwrap_or_default();
     let query: Vec<String> = [owner, cursor].into_iter().filter(|part| !part.is_empty()).collect();
     if query.is_empty() { "/queue".to_owned() } else { format!("/queue?{}", query.join("&")) }
@@ -105,11 +107,11 @@ fn sees_all(principal: &Principal) -> bool {
     is_operator(principal) && principal.scopes().is_none_or(<[String]>::is_empty)
 }
 
-fn whose(owner: Option<&str>) -> Whose<'_> {
+fn whose(owner: Option<&str>) -> QueueFilter<'_> {
     match owner.unwrap_or_default() {
-        "" => Whose::Own,
-        EVERYBODY => Whose::Everybody,
-        name => Whose::Account(name),
+        "" => QueueFilter::Own,
+        ALL_OWNERS => QueueFilter::Everybody,
+        name => QueueFilter::Account(name),
     }
 }
 
@@ -138,7 +140,7 @@ fn row(job: &QueuedJob, own: Option<&u32>, ours: &HashMap<SessionId, Session>, n
         None => format!("/sessions/{}", session.id),
     });
     let mut size = resources_line(&job.resources, &[]);
-    if 1 < job.nodes {
+    if job.nodes > 1 {
         size = format!("{size} · {}\u{a0}nodes", job.nodes);
     }
     let since = if job.runs { job.started_at } else { job.submitted_at };
@@ -152,7 +154,7 @@ fn row(job: &QueuedJob, own: Option<&u32>, ours: &HashMap<SessionId, Session>, n
         } else if job.runs {
             StateBadge { class: "running", word: "Running" }
         } else {
-            StateBadge { class: "queued", word: "Waiting" }
+            StateBadge { class: "queued", word: "Pending" }
         },
         since: since.map(|at| Moment { at, show: Show::Since, now }),
         why: job.why.clone(),
@@ -167,12 +169,13 @@ fn row(job: &QueuedJob, own: Option<&u32>, ours: &HashMap<SessionId, Session>, n
     }
 }
 
-/// `?owner=`, with paging.
+/// Filter and paging of the list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct QueueQuery {
-    /// For operators: the name of an account on the cluster, or `*` for all. Left out: one's own.
+    /// For operators: the name of an account on the cluster, or `*` for all accounts. By default, your own jobs are
+    /// listed.
     #[param(value_type = Option<String>)]
     owner: Option<String>,
     #[param(value_type = Option<i64>, minimum = 1, maximum = 500)]
@@ -181,22 +184,22 @@ pub struct QueueQuery {
     cursor: Option<String>,
 }
 
-/// A job in the batch system's queue.
+/// A job in the queue of the batch system.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = QueuedJob)]
 pub struct QueuedJobView {
-    /// Its number; `12_3` for one task of an array, `12_waiting` for those that have not begun.
+    /// The job number; `12_3` for one task of an array, `12_waiting` for its pending tasks.
     id: String,
-    /// As the batch system writes it: `12_[4-9]`.
+    /// The id as the batch system writes it: `12_[4-9]`.
     label: String,
     name: String,
-    /// The account that it runs as.
+    /// The Unix account that it runs as.
     unix_name: String,
-    /// `waiting`, `running` or `suspended` (it has its nodes, and its time stands still).
+    /// `waiting`, `running` or `suspended` (it has its nodes, and its time limit is paused).
     state: &'static str,
-    /// Why it waits.
+    /// Why it is pending.
     detail: Option<String>,
-    /// How many come before it, and itself; null where it waits for anything but its turn.
+    /// Position in the queue, from 1. Null if it is pending for another reason than its turn.
     place: Option<i64>,
     #[schema(value_type = Option<String>, format = "date-time")]
     estimated_start: Option<Timestamp>,
@@ -204,42 +207,43 @@ pub struct QueuedJobView {
     submitted_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
     started_at: Option<Timestamp>,
-    /// Null: it may run for ever.
+    /// Null: no time limit.
     time_limit_seconds: Option<i64>,
-    /// Of all of its nodes together.
+    /// Resources of all nodes together.
     resources: Resources,
     nodes: i64,
-    /// Where it runs, as `node[1-2]`.
+    /// The nodes that it runs on, such as `node[1-2]`.
     node: Option<String>,
     partitions: Vec<String>,
-    /// The portal's session that it is; null for one that was handed in elsewhere.
+    /// The session of the portal that it belongs to; null if it was submitted outside the portal.
     #[schema(value_type = Option<String>, format = "uuid")]
     session: Option<SessionId>,
-    /// The portal's job of which it is an attempt.
+    /// The job of the portal that it is an attempt of.
     #[schema(value_type = Option<String>, format = "uuid")]
     job: Option<JobId>,
-    /// When all of this was true.
+    /// When the batch system reported this.
     #[schema(value_type = Option<String>, format = "date-time")]
     at: Option<Timestamp>,
 }
 
-/// One's own jobs that wait and run in the batch system's queue, the newest first, also those that
-/// were handed in on a shell. None where the portal runs everything itself.
+/// Lists your pending and running jobs in the queue of the batch system, newest first.
+///
+/// Includes jobs that you submitted in a shell. Empty if the portal does not use a batch system.
 #[utoipa::path(get, path = "/queue", tag = "cluster", params(QueueQuery),
     responses((status = 200, body = Listed<QueuedJobView>),
-        (status = 403, description = "Everybody's are for operators", body = Problem),
-        (status = 503, description = "The batch system does not answer", body = Problem)))]
+        (status = 403, description = "Only operators can see other users' jobs", body = Problem),
+        (status = 503, description = "The batch system does not respond", body = Problem)))]
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Query(query): Query<QueueQuery>,
 ) -> Result<Answer<Listed<QueuedJobView>>> {
     let whose = whose(query.owner.as_deref());
-    if whose != Whose::Own && !sees_all(&user) {
-        return Err(Error::forbidden("Other people's jobs are shown to administrators and operators."));
+    if whose != QueueFilter::Own && !sees_all(&user) {
+        return Err(Error::forbidden("Only operators and administrators can see other users' jobs."));
     }
     let paging = Paging::new(query.limit, query.cursor);
-    let Some(Seen { queue, .. }) = portal.cluster.queue(&user.user, whose).await? else {
+    let Some(VisibleQueue { queue, .. }) = portal.cluster.queue(&user.user, whose).await? else {
         paging.limit()?;
         return Ok(Answer(Listed { items: Vec::new(), next_cursor: None }));
     };
@@ -275,18 +279,19 @@ pub async fn list(
     Ok(Answer(Listed { items: items.into_iter().map(view).collect(), next_cursor }))
 }
 
-/// What was asked to end.
+/// A job that is being cancelled.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct QueueCancelled {
     id: String,
 }
 
-/// Ends a job of one's own that was not started by the portal, as its owner.
+/// Cancels a job of yours that was not started by the portal.
 #[utoipa::path(delete, path = "/queue/{id}", tag = "cluster", params(("id" = String, Path)),
     responses((status = 202, body = QueueCancelled),
-        (status = 404, description = "There is no such job of one's own", body = Problem),
-        (status = 409, description = "It is a session or a job of the portal's, or Slurm refused", body = Problem),
-        (status = 503, description = "The batch system does not answer", body = Problem)))]
+        (status = 404, description = "Not found, or not yours", body = Problem),
+        (status = 409, description = "It is a session or job of the portal, or Slurm rejected the \
+                                      request", body = Problem),
+        (status = 503, description = "The batch system does not respond", body = Problem)))]
 pub async fn cancel(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -300,7 +305,7 @@ impl From<QueueError> for Error {
     fn from(err: QueueError) -> Self {
         match err {
             QueueError::NotFound => Self::not_found(),
-            QueueError::StartedHere(_) => Self::conflict("It was started here: stop it on its own page."),
+            QueueError::StartedHere(_) => Self::conflict("It was started in the portal: stop it on its own page."),
             QueueError::Scheduler(err) => err.into(),
             QueueError::Db(err) => err.into(),
         }

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     datasets::{
         Contents,
-        browse::{By, Row, Wanted},
+        browse::{ItemQuery, ManifestRow, SortKey},
         build::{catalogue::Split, spec::Resize},
     },
     model::{Dataset, DatasetId, DatasetState},
@@ -26,22 +26,22 @@ use crate::{
     },
 };
 
-/// A picture, or a file that is none.
+/// An image of a dataset, or a file that is not used.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DatasetItem)]
 pub struct ItemView {
-    /// Of the manifest, from 0; its picture is at `items/{row}/picture`.
+    /// Row in the manifest, from 0. The image is at `items/{row}/picture`.
     pub row: u32,
     pub path: String,
     pub label: Option<String>,
-    /// `train`, `val` or `test`; null for what is in none.
+    /// `train`, `val` or `test`; null for files in no split.
     pub split: Option<&'static str>,
     pub width: u32,
     pub height: u32,
     pub size_bytes: u64,
-    /// Why it is in no split.
+    /// Reason why the file is in no split.
     pub error: Option<String>,
-    /// In pixels of the resized picture.
+    /// Boxes in pixels of the resized image.
     pub boxes: Vec<BoxView>,
 }
 
@@ -56,7 +56,7 @@ pub struct BoxView {
 }
 
 impl ItemView {
-    pub fn new(number: u32, row: &Row, contents: &Contents) -> Self {
+    pub fn new(number: u32, row: &ManifestRow, contents: &Contents) -> Self {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let boxes = contents.index.boxes(row).iter().map(|one| BoxView {
             class: contents.document.classes.get(one.class as usize).cloned().unwrap_or_default(),
@@ -79,32 +79,32 @@ impl ItemView {
     }
 }
 
-/// A part of what is in a dataset.
+/// A page of the files of a dataset.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DatasetItems)]
 pub struct ItemsView {
     pub items: Vec<ItemView>,
     pub next_cursor: Option<String>,
-    /// How many were asked for in all.
+    /// Number of files that match the filter.
     pub total: usize,
 }
 
-/// Which pictures, in which order.
+/// Filter, sort order and paging of the files.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ItemParameters {
-    /// The name of a class.
+    /// Name of a class.
     #[param(required = false)]
     pub label: String,
-    /// `train`, `val` or `test`; `none` for what is in none of them; left out: everything.
+    /// `train`, `val` or `test`; `none` for files in no split. Default: all files.
     #[param(required = false)]
     pub split: String,
-    /// A part of the path, in any case.
+    /// Part of the path, case-insensitive.
     #[param(required = false)]
     pub search: String,
-    #[param(required = false)]
-    pub sort: By,
+    #[param(required = false, inline)]
+    pub sort: SortKey,
     #[param(required = false)]
     pub descending: bool,
     #[param(minimum = 1, maximum = 500, default = 50)]
@@ -113,19 +113,19 @@ pub struct ItemParameters {
 }
 
 impl ItemParameters {
-    pub fn wanted(&self, default_limit: usize) -> Result<Wanted> {
+    pub fn wanted(&self, default_limit: usize) -> Result<ItemQuery> {
         let limit = match self.limit.map(usize::try_from) {
             None => default_limit,
             Some(Ok(limit @ 1..=500)) => limit,
-            Some(_) => return Err(Error::field("limit", "out_of_range", "Between 1 and 500.")),
+            Some(_) => return Err(Error::field("limit", "out_of_range", "Must be between 1 and 500.")),
         };
         let split = Split::ALL.into_iter().find(|split| split.name() == self.split);
         if split.is_none() && !matches!(self.split.as_str(), "" | "none") {
-            return Err(Error::field("split", "invalid_value", "One of train, val, test, none."));
+            return Err(Error::field("split", "invalid_value", "Must be one of train, val, test, none."));
         }
-        let no_cursor = || Error::field("cursor", "invalid_value", "This is no cursor of this list.");
+        let no_cursor = || Error::field("cursor", "invalid_value", "Invalid cursor.");
         let after = self.cursor.as_deref().filter(|cursor| !cursor.is_empty());
-        Ok(Wanted {
+        Ok(ItemQuery {
             label: Some(self.label.clone()).filter(|label| !label.is_empty()),
             split,
             broken: self.split == "none",
@@ -149,11 +149,11 @@ fn mark(cursor: &str) -> Option<(u64, u32)> {
     Some((value.parse().ok()?, row.parse().ok()?))
 }
 
-/// The pictures of a dataset, and the files that are none.
+/// Lists the images of a dataset, and the files that are not used.
 #[utoipa::path(get, path = "/datasets/{id}/items", tag = "datasets", params(("id" = String, Path), ItemParameters),
-    responses((status = 200, body = ItemsView), (status = 404, description = "There is none that you may see", body = Problem),
-        (status = 409, description = "It is not there yet, or cannot be listed", body = Problem),
-        (status = 503, description = "Its files cannot be reached", body = Problem)))]
+    responses((status = 200, body = ItemsView), (status = 404, description = "Not found, or not visible to you", body = Problem),
+        (status = 409, description = "The dataset is not ready, or cannot be listed", body = Problem),
+        (status = 503, description = "The files of the dataset cannot be reached", body = Problem)))]
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -165,7 +165,7 @@ pub async fn list(
     Ok(axum::Json(items(&contents, &parameters.wanted(50)?)))
 }
 
-pub fn items(contents: &Contents, wanted: &Wanted) -> ItemsView {
+pub fn items(contents: &Contents, wanted: &ItemQuery) -> ItemsView {
     let part = contents.index.list(wanted);
     let view = |number: &u32| Some(ItemView::new(*number, contents.index.row(*number)?, contents));
     ItemsView {
@@ -178,24 +178,28 @@ pub fn items(contents: &Contents, wanted: &Wanted) -> ItemsView {
 /// One that is there.
 async fn ready(portal: &Portal, user: &CurrentUser, id: DatasetId) -> Result<Dataset> {
     let dataset = portal.datasets.find(user.actor(), id).await?;
-    if dataset.state == DatasetState::Ready { Ok(dataset) } else { Err(Error::conflict("It is not there yet.")) }
+    if dataset.state == DatasetState::Ready {
+        Ok(dataset)
+    } else {
+        Err(Error::conflict("The dataset is not ready yet."))
+    }
 }
 
-/// How large.
+/// Size of the returned image.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct PictureParameters {
-    /// As it is kept; else no side is longer than 160 pixels.
+    /// Return the size in the dataset. By default no side is longer than 160 pixels.
     #[param(required = false)]
     full: bool,
 }
 
-/// A resized picture, as PNG.
+/// Returns a resized image as PNG.
 #[utoipa::path(get, path = "/datasets/{id}/items/{row}/picture", tag = "datasets",
     params(("id" = String, Path), ("row" = u32, Path), PictureParameters),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
-        (status = 404, description = "There is none", body = Problem), (status = 409, description = "No pictures were kept", body = Problem)))]
+        (status = 404, description = "Not found", body = Problem), (status = 409, description = "The resized images were not stored", body = Problem)))]
 pub async fn picture(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -207,11 +211,11 @@ pub async fn picture(
     Ok(png(portal.datasets.picture(&user.user, &dataset, row(&parameters)?, asked.full).await?))
 }
 
-/// What the mask of a picture says, in colours, as PNG.
+/// Returns the mask of an image in colours as PNG.
 #[utoipa::path(get, path = "/datasets/{id}/items/{row}/mask", tag = "datasets",
     params(("id" = String, Path), ("row" = u32, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
-        (status = 404, description = "There is none", body = Problem), (status = 409, description = "No pictures were kept", body = Problem)))]
+        (status = 404, description = "Not found", body = Problem), (status = 409, description = "The resized images were not stored", body = Problem)))]
 pub async fn mask(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -222,35 +226,39 @@ pub async fn mask(
     Ok(png(portal.datasets.mask(&user.user, &dataset, row(&parameters)?).await?))
 }
 
-/// The mean of the pictures to train with, as PNG.
+/// Returns the mean of the training images as PNG.
 #[utoipa::path(get, path = "/datasets/{id}/mean", tag = "datasets", params(("id" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
-        (status = 404, description = "There is none that you may see", body = Problem),
-        (status = 409, description = "No pictures were kept", body = Problem)))]
+        (status = 404, description = "Not found, or not visible to you", body = Problem),
+        (status = 409, description = "The resized images were not stored", body = Problem)))]
 pub async fn mean(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<DatasetId>) -> Result<Response> {
     let dataset = ready(&portal, &user, id).await?;
     Ok(png(portal.datasets.mean(&user.user, &dataset).await?))
 }
 
-/// Which picture, and what is to become of it.
+/// An image and how to resize it.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ExampleParameters {
-    /// A picture, or a folder that holds some: the first is taken.
+    /// Path of an image, or of a folder: the first image in it is used.
     path: String,
     #[param(value_type = String)]
     resize: Resize,
     width: u32,
     height: u32,
     channels: Option<u8>,
+    /// Return the size that was asked for. By default no side is longer than 160 pixels.
+    #[serde(default)]
+    #[param(required = false)]
+    full: bool,
 }
 
-/// What a way to resize makes of a picture of one's own, as PNG.
+/// Resizes an image of yours and returns it as PNG.
 #[utoipa::path(get, path = "/dataset-example", tag = "datasets", params(ExampleParameters),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
-        (status = 404, description = "There is no picture", body = Problem),
-        (status = 422, description = "A parameter cannot be so", body = Problem),
+        (status = 404, description = "There is no image at this path", body = Problem),
+        (status = 422, description = "Validation failed", body = Problem),
         (status = 503, description = "Your files cannot be reached", body = Problem)))]
 pub async fn example(
     user: CurrentUser,
@@ -259,15 +267,15 @@ pub async fn example(
 ) -> Result<Response> {
     for (field, side) in [("width", asked.width), ("height", asked.height)] {
         if !(1..=1024).contains(&side) {
-            return Err(Error::field(field, "out_of_range", "From 1 to 1024 pixels."));
+            return Err(Error::field(field, "out_of_range", "Must be 1 to 1024 pixels."));
         }
     }
     let channels = asked.channels.unwrap_or(3);
     if !matches!(channels, 1 | 3) {
-        return Err(Error::field("channels", "invalid_value", "1 or 3."));
+        return Err(Error::field("channels", "invalid_value", "Must be 1 or 3."));
     }
     let size = (asked.width, asked.height);
-    Ok(png(portal.datasets.example(&user.user, &asked.path, asked.resize, size, channels).await?))
+    Ok(png(portal.datasets.example(&user.user, &asked.path, asked.resize, size, channels, asked.full).await?))
 }
 
 fn row(parameters: &RawPathParams) -> Result<u32> {

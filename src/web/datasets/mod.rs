@@ -6,7 +6,7 @@
 pub mod items;
 pub mod pages;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::State,
@@ -23,18 +23,21 @@ use super::{
     paging::{Listed, Paging},
 };
 use crate::{
-    datasets::{self, NewDataset},
+    datasets::{
+        self, NewDataset,
+        build::inspect::{ClassCount, Inspection},
+    },
     db::datasets::DatasetFilter,
     model::{Dataset, DatasetId, DatasetState, DescriptionChanges, JobId, Timestamp, job::Visibility},
 };
 
-/// A dataset of pictures.
+/// A dataset of images.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Dataset)]
 pub struct DatasetView {
     #[schema(value_type = String, format = "uuid")]
     pub id: DatasetId,
-    /// The owner's name.
+    /// Name of the owner.
     pub owner: String,
     pub name: String,
     /// `classification`, `detection` or `segmentation`.
@@ -42,33 +45,33 @@ pub struct DatasetView {
     pub source: String,
     pub directory: String,
     pub state: DatasetState,
-    /// Why it failed.
+    /// Reason of the failure; empty otherwise.
     pub detail: String,
-    /// The job that builds it, while it is known.
+    /// The job that builds the dataset, if it still exists.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub job: Option<JobId>,
     pub visibility: Visibility,
     pub notes: String,
-    /// The same for the same seed and files; null before it is there.
+    /// SHA-256 of the manifest. The same seed and files give the same value. Null until the dataset is ready.
     pub manifest_sha256: Option<String>,
-    /// In all splits.
+    /// Number of images in all splits.
     pub pictures: i64,
-    /// In none of them.
+    /// Number of files that are in no split.
     pub broken: i64,
     pub classes: i64,
     #[schema(value_type = String, format = "date-time")]
     pub created_at: Timestamp,
     #[schema(value_type = String, format = "date-time")]
     pub changed_at: Timestamp,
-    /// What was asked for; lists leave it out.
+    /// The specification. Not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, required = false)]
     pub spec: Option<Value>,
-    /// How far the build is, as it says itself; lists leave it out.
+    /// Progress of the build. Not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, required = false)]
     pub progress: Option<Value>,
-    /// Its `dataset.json` (docs/datasets.md), where your account may read it; lists leave it out.
+    /// The content of `dataset.json` (docs/datasets.md), if your account may read it. Not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, required = false)]
     pub contents: Option<Value>,
@@ -127,22 +130,22 @@ fn reached<T>(found: datasets::Result<Option<T>>) -> Result<Option<T>> {
     }
 }
 
-/// `?search=&state=&own=` of the list, with paging.
+/// Filters and paging of the list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DatasetParameters {
     #[param(value_type = Option<String>)]
     state: Option<String>,
-    /// One's own alone, without those that others show.
+    /// Only your own datasets, without those that other users share.
     own: Option<bool>,
-    /// A part of the name.
+    /// Part of the name.
     search: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
 
-/// One's own datasets and those that others show, newest first.
+/// Lists your datasets and those that other users share with you, newest first.
 #[utoipa::path(get, path = "/datasets", tag = "datasets", params(DatasetParameters),
     responses((status = 200, body = Listed<DatasetView>)))]
 pub async fn list(
@@ -152,7 +155,7 @@ pub async fn list(
 ) -> Result<Listed<DatasetView>> {
     let paging = Paging::new(parameters.limit, parameters.cursor);
     let limit = paging.limit()?;
-    let expected = "One of building, ready, failed, cancelled.";
+    let expected = "Must be one of building, ready, failed, cancelled.";
     let state = match parameters.state.as_deref() {
         None | Some("") => None,
         Some(word) => Some(word.parse().map_err(|_err| Error::field("state", "invalid_value", expected))?),
@@ -169,12 +172,12 @@ pub async fn list(
     Ok(Listed::new(found.into_iter().map(DatasetView::from).collect(), limit, |view: &DatasetView| view.id))
 }
 
-/// Make a dataset: a job builds it as you.
+/// Creates a dataset. A job of yours builds it.
 #[utoipa::path(post, path = "/datasets", tag = "datasets", request_body = NewDataset,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Requests that repeat a key return the first result.")),
     responses((status = 201, body = DatasetView),
-        (status = 409, description = "The quota does not allow the job", body = Problem),
-        (status = 422, description = "Fields cannot be so", body = Problem),
+        (status = 409, description = "The quota does not allow the build job", body = Problem),
+        (status = 422, description = "Validation failed", body = Problem),
         (status = 503, description = "Your files cannot be reached", body = Problem)))]
 pub async fn create(
     user: CurrentUser,
@@ -187,8 +190,73 @@ pub async fn create(
     Ok(Created(format!("/api/v1/datasets/{}", made.id), made.into()))
 }
 
+/// What a source would be read as.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DatasetPreview)]
+pub struct PreviewView {
+    pub kind: String,
+    pub source: String,
+    /// How images, classes and splits are laid out, in words.
+    pub layout: String,
+    pub images: u64,
+    /// Images of each split that the source states; `undivided` where it states none.
+    pub splits: BTreeMap<String, u64>,
+    pub class_count: u64,
+    /// The first fifty classes.
+    pub classes: Vec<PreviewClass>,
+    /// Images that cannot be used, as far as that is known without opening them.
+    pub broken: u64,
+    pub left_out: u64,
+    pub boxes_dropped: u64,
+    pub note_count: u64,
+    /// The first fifty notes and reasons.
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DatasetPreviewClass)]
+pub struct PreviewClass {
+    pub name: String,
+    /// Images, boxes or regions.
+    pub count: u64,
+}
+
+impl From<Inspection> for PreviewView {
+    fn from(found: Inspection) -> Self {
+        let class = |class: ClassCount| PreviewClass { name: class.name, count: class.count };
+        Self {
+            kind: found.kind,
+            source: found.source,
+            layout: found.layout,
+            images: found.images,
+            splits: found.splits,
+            class_count: found.class_count,
+            classes: found.classes.into_iter().map(class).collect(),
+            broken: found.broken,
+            left_out: found.left_out,
+            boxes_dropped: found.boxes_dropped,
+            note_count: found.note_count,
+            notes: found.notes,
+        }
+    }
+}
+
+/// Shows what a source would be read as: layout, splits, classes and notes. Nothing is built. Only `spec` is used.
+#[utoipa::path(post, path = "/dataset-preview", tag = "datasets", request_body = NewDataset,
+    responses((status = 200, body = PreviewView),
+        (status = 422, description = "Validation failed, or the source cannot be read", body = Problem),
+        (status = 503, description = "Your files cannot be reached", body = Problem)))]
+pub async fn preview(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Json(new): Json<NewDataset>,
+) -> Result<axum::Json<PreviewView>> {
+    Ok(axum::Json(portal.datasets.inspect(&user.user, new).await?.into()))
+}
+
+/// Returns a dataset with its specification, progress and contents.
 #[utoipa::path(get, path = "/datasets/{id}", tag = "datasets", params(("id" = String, Path)),
-    responses((status = 200, body = DatasetView), (status = 404, description = "There is none that you may see", body = Problem)))]
+    responses((status = 200, body = DatasetView), (status = 404, description = "Not found, or not visible to you", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -198,10 +266,10 @@ pub async fn find(
     Ok(axum::Json(whole(&portal, &user, found).await?))
 }
 
-/// Change name, notes or visibility of one's own.
+/// Changes name, notes or visibility of your dataset.
 #[utoipa::path(patch, path = "/datasets/{id}", tag = "datasets", params(("id" = String, Path)), request_body = DescriptionChanges,
-    responses((status = 200, body = DatasetView), (status = 404, description = "There is none of yours", body = Problem),
-        (status = 422, description = "Fields cannot be so", body = Problem)))]
+    responses((status = 200, body = DatasetView), (status = 404, description = "Not found, or not yours", body = Problem),
+        (status = 422, description = "Validation failed", body = Problem)))]
 pub async fn change(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -211,19 +279,19 @@ pub async fn change(
     Ok(axum::Json(portal.datasets.change(user.actor(), id, changes).await?.into()))
 }
 
-/// Whether the directory goes too.
+/// Options for removal.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RemoveParameters {
-    /// Delete its directory as well.
+    /// Also delete the directory of the dataset.
     files: Option<bool>,
 }
 
-/// Forget one's own dataset.
+/// Removes your dataset from the list, and with `files=true` its directory.
 #[utoipa::path(delete, path = "/datasets/{id}", tag = "datasets", params(("id" = String, Path), RemoveParameters),
-    responses((status = 204, description = "Forgotten"), (status = 404, description = "There is none of yours", body = Problem),
-        (status = 409, description = "It is being built", body = Problem)))]
+    responses((status = 204, description = "Removed"), (status = 404, description = "Not found, or not yours", body = Problem),
+        (status = 409, description = "The dataset is being built", body = Problem)))]
 pub async fn remove(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -234,9 +302,9 @@ pub async fn remove(
     Ok(NoContent.into_response())
 }
 
-/// End the build; what was done is kept.
+/// Cancels the build. Finished work is kept.
 #[utoipa::path(post, path = "/datasets/{id}/cancel", tag = "datasets", params(("id" = String, Path)),
-    responses((status = 202, body = DatasetView), (status = 404, description = "There is none of yours", body = Problem)))]
+    responses((status = 202, body = DatasetView), (status = 404, description = "Not found, or not yours", body = Problem)))]
 pub async fn cancel(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -245,10 +313,10 @@ pub async fn cancel(
     Ok(Accepted(portal.datasets.cancel(user.actor(), id).await?.into()))
 }
 
-/// Build once more what failed or was cancelled; it goes on where it was.
+/// Resumes a build that failed or was cancelled.
 #[utoipa::path(post, path = "/datasets/{id}/build", tag = "datasets", params(("id" = String, Path)),
-    responses((status = 202, body = DatasetView), (status = 404, description = "There is none of yours", body = Problem),
-        (status = 409, description = "It is there already, or is being built", body = Problem)))]
+    responses((status = 202, body = DatasetView), (status = 404, description = "Not found, or not yours", body = Problem),
+        (status = 409, description = "The dataset is already complete or is being built", body = Problem)))]
 pub async fn build(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,

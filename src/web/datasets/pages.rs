@@ -20,6 +20,7 @@ use crate::{
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
         href::href,
+        jobs::why_it_waits,
         page::{Nav, Page},
         paging::{Listed, Paging},
         views::{
@@ -30,7 +31,7 @@ use crate::{
 };
 
 /// How many datasets, and how many pictures, one page shows.
-const SHOWN: i64 = 50;
+const PAGE_SIZE: i64 = 50;
 const PICTURES: usize = 60;
 /// How many classes are drawn; the rest is in one line.
 const BARS: usize = 40;
@@ -38,7 +39,7 @@ const BARS: usize = 40;
 /// The address of the list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Visit {
+pub struct PageParams {
     search: String,
     cursor: Option<String>,
     done: Option<String>,
@@ -48,25 +49,25 @@ pub struct Visit {
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let now = portal.clock.now();
     let cursor = visit.cursor.filter(|cursor| !cursor.is_empty());
     let paged = cursor.is_some();
-    let paging = Paging::new(Some(SHOWN), cursor);
+    let paging = Paging::new(Some(PAGE_SIZE), cursor);
     let filter = DatasetFilter {
         viewer: user.id(),
         own: false,
         state: None,
         find: &visit.search,
         before: paging.after()?,
-        limit: SHOWN + 1,
+        limit: PAGE_SIZE + 1,
     };
-    let page = Listed::new(portal.datasets.list(filter).await?, SHOWN, |one: &Dataset| one.id);
+    let page = Listed::new(portal.datasets.list(filter).await?, PAGE_SIZE, |one: &Dataset| one.id);
     let page_href = |cursor: &str| href("/datasets", [("search", visit.search.as_str()), ("cursor", cursor)]);
     let view = DatasetsPage {
         layout: portal.layout_of(&user.0, Nav::Datasets),
-        notice: (visit.done.as_deref() == Some("removed")).then(|| "The dataset is forgotten.".to_owned()),
+        notice: (visit.done.as_deref() == Some("removed")).then(|| "The dataset was removed.".to_owned()),
         rows: page.items.iter().map(|one| DatasetRow::new(one, Moment::ago(one.created_at, now), user.id())).collect(),
         first_href: paged.then(|| page_href("")),
         next_href: page.next_cursor.as_deref().map(page_href),
@@ -87,6 +88,8 @@ fn new_view(portal: &Portal, user: &CurrentUser, form: DatasetForm, errors: Vec<
         groups: user.user.groups.iter().map(ToString::to_string).collect(),
         form,
         errors,
+        preview: None,
+        is_preview: false,
     }
 }
 
@@ -105,6 +108,27 @@ pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: 
     }
     let errors = error.field_errors().iter().map(views::FieldError::from).collect();
     Ok(error.with_page(Page(new_view(&portal, &user, typed, errors))))
+}
+
+/// `POST /datasets/preview`: the form again, with what its source would be read as.
+pub async fn preview(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let typed = DatasetForm::read(|name| form.get(name).chars().take(4096).collect());
+    let found = portal.datasets.inspect(&user.user, request(&typed)).await;
+    match found {
+        Ok(found) => {
+            let view = NewDatasetPage { preview: Some(found), ..new_view(&portal, &user, typed, Vec::new()) };
+            Ok(Page(view).into_response())
+        }
+        Err(error) => {
+            let error = Error::from(error);
+            if error.field_errors().is_empty() {
+                return Err(error);
+            }
+            let errors = error.field_errors().iter().map(views::FieldError::from).collect();
+            let view = NewDatasetPage { is_preview: true, ..new_view(&portal, &user, typed, errors) };
+            Ok(error.with_page(Page(view)))
+        }
+    }
 }
 
 /// What was typed, in the API's words. What is no number stays text, and is told as a fault.
@@ -127,6 +151,21 @@ fn request(typed: &DatasetForm) -> NewDataset {
         ("duplicates".to_owned(), json!(if typed.keep_duplicates { "keep" } else { "drop" })),
         ("licence".to_owned(), json!(typed.licence)),
     ]);
+    match typed.splits.as_str() {
+        "" | "auto" => {}
+        "folders" => {
+            let entries = |value: &str| -> Vec<String> {
+                value.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+            };
+            let folders = json!({
+                "train": entries(&typed.split_train),
+                "val": entries(&typed.split_val),
+                "test": entries(&typed.split_test),
+            });
+            spec.insert("splits".to_owned(), folders);
+        }
+        word => drop(spec.insert("splits".to_owned(), json!(word))),
+    }
     for (field, value) in [
         ("width", &typed.width),
         ("height", &typed.height),
@@ -170,6 +209,7 @@ pub async fn show(
         detail: dataset.detail.clone(),
         notes: dataset.notes.clone(),
         visibility: dataset.visibility.as_str(),
+        job: dataset.job.filter(|_| user.id() == dataset.owner),
         progress: None,
         unreachable: None,
         inside: None,
@@ -183,11 +223,13 @@ pub async fn show(
             Err(error) => return Err(error.into()),
         },
         DatasetState::Building => {
-            // A build that has not begun yet has no word of its own.
-            let told = portal.datasets.progress(&user.user, &dataset).await.ok().flatten();
-            view.progress = Some(told.map_or((0, 0, "waiting to begin".to_owned()), |progress| {
+            let progress = portal.datasets.progress(&user.user, &dataset).await.ok().flatten();
+            view.progress = Some(if let Some(progress) = progress {
                 (progress.done, progress.total, progress.to_string())
-            }));
+            } else {
+                let why = why_it_waits(&portal, &user, dataset.job).await;
+                (0, 0, why.unwrap_or_else(|| "The build starts in a moment.".to_owned()))
+            });
         }
         DatasetState::Failed | DatasetState::Cancelled => {}
     }
@@ -201,9 +243,9 @@ fn inside(dataset: &Dataset, contents: &Contents, visit: &ItemParameters) -> Res
     let has_pictures = document.cache.is_some();
     let address = |cursor: Option<&str>, split: &str, label: &str| {
         let sort = match visit.sort {
-            browse::By::Path => "",
-            browse::By::Size => "size",
-            browse::By::Pixels => "pixels",
+            browse::SortKey::Path => "",
+            browse::SortKey::Size => "size",
+            browse::SortKey::Pixels => "pixels",
         };
         let descending = if visit.descending { "true" } else { "" };
         let words = [
@@ -244,9 +286,9 @@ fn inside(dataset: &Dataset, contents: &Contents, visit: &ItemParameters) -> Res
             split: visit.split.clone(),
             search: visit.search.clone(),
             sort: match visit.sort {
-                browse::By::Path => "path",
-                browse::By::Size => "size",
-                browse::By::Pixels => "pixels",
+                browse::SortKey::Path => "path",
+                browse::SortKey::Size => "size",
+                browse::SortKey::Pixels => "pixels",
             },
             descending: visit.descending,
         },

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    files::{self, Content, Spot},
+    files::{self, Content, RootedPath},
     model::{
         files::{Entry, Kind},
         time::http_date,
@@ -30,14 +30,14 @@ use crate::{
     },
 };
 
-/// What to download.
+/// A file or folder to download.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ContentQuery {
     path: String,
-    /// A folder with everything in it.
-    #[param(required = false)]
+    /// `tar` returns a folder with everything in it.
+    #[param(required = false, inline)]
     archive: Option<Archive>,
 }
 
@@ -47,19 +47,19 @@ pub enum Archive {
     Tar,
 }
 
-/// The content of a file, whole or in part (`Range`), or a folder as a tar stream.
+/// Returns the content of a file, whole or in part (`Range`), or a folder as a tar stream.
 #[utoipa::path(
     get, path = "/files/content", tag = "files",
-    params(ContentQuery, ("Range" = Option<String>, Header, description = "`bytes=0-1023`: one part alone")),
+    params(ContentQuery, ("Range" = Option<String>, Header, description = "`bytes=0-1023`; a single range")),
     responses(
         (status = 200, description = "The content", body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 206, description = "A part of it", body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 304, description = "It is what `If-None-Match` says"),
-        (status = 403, description = "The file is not open to your account"),
-        (status = 404, description = "There is no such file"),
-        (status = 409, description = "It is no file, or a folder asked for without `archive`"),
-        (status = 416, description = "There is no such part of it"),
-        (status = 503, description = "Its file system does not answer"),
+        (status = 206, description = "A part of the content", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 304, description = "Not modified"),
+        (status = 403, description = "Your account has no access to the file"),
+        (status = 404, description = "File not found"),
+        (status = 409, description = "Not a regular file, or a folder requested without `archive`"),
+        (status = 416, description = "The range is outside the file"),
+        (status = 503, description = "The file system does not respond"),
     )
 )]
 pub async fn content(
@@ -70,30 +70,30 @@ pub async fn content(
     PathParameter(path): PathParameter,
     asked: Query<ContentQuery>,
 ) -> Result<Response> {
-    let (spot, entry) = portal.files.look(&user.user, &path).await?;
+    let (rooted, entry) = portal.files.look(&user.user, &path).await?;
     if entry.kind == Kind::Folder && asked.0.archive == Some(Archive::Tar) {
-        return archive(&portal, &user, &method, &spot).await;
+        return archive(&portal, &user, &method, &rooted).await;
     }
     if entry.kind == Kind::Folder {
-        return Err(Error::conflict("This is a folder: download it with `archive=tar`, or one of its files."));
+        return Err(Error::conflict("This is a folder. Download it with `archive=tar`, or download one of its files."));
     }
-    match answer(&portal, &user, &method, &headers, &spot, &entry).await {
+    match answer(&portal, &user, &method, &headers, &rooted, &entry).await {
         // It was changed between the two looks: once more, with what it is now.
         Err(files::Error::Fault { fault: Fault::Changed, .. }) => {
-            let (spot, entry) = portal.files.look(&user.user, &path).await?;
-            Ok(answer(&portal, &user, &method, &headers, &spot, &entry).await?)
+            let (rooted, entry) = portal.files.look(&user.user, &path).await?;
+            Ok(answer(&portal, &user, &method, &headers, &rooted, &entry).await?)
         }
         other => Ok(other?),
     }
 }
 
 /// A folder with everything in it, as a tar stream.
-pub async fn archive(portal: &Portal, user: &CurrentUser, method: &Method, spot: &Spot) -> Result<Response> {
+pub async fn archive(portal: &Portal, user: &CurrentUser, method: &Method, rooted: &RootedPath) -> Result<Response> {
     let body = match *method {
         Method::HEAD => Body::empty(),
-        _ => stream(portal.files.archive(&user.user, spot).await?),
+        _ => stream(portal.files.archive(&user.user, rooted).await?),
     };
-    let about = [(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar")), saved_as(spot, ".tar")];
+    let about = [(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar")), saved_as(rooted, ".tar")];
     Ok((SANDBOX, about, body).into_response())
 }
 
@@ -102,7 +102,7 @@ async fn answer(
     user: &CurrentUser,
     method: &Method,
     headers: &HeaderMap,
-    spot: &Spot,
+    rooted: &RootedPath,
     entry: &Entry,
 ) -> Result<Response, files::Error> {
     let tag = format!("\"{}\"", entry.tag);
@@ -126,18 +126,18 @@ async fn answer(
         Part::Of { from, length } => (from, length),
         Part::None => {
             let size = HeaderValue::from_str(&format!("bytes */{size}")).expect("digits");
-            let error = Error::unsatisfiable("This part begins beyond the end of the file.");
+            let error = Error::unsatisfiable("The range starts beyond the end of the file.");
             return Ok(([(header::CONTENT_RANGE, size)], error).into_response());
         }
     };
     let body = match *method {
         Method::HEAD => Body::empty(),
-        _ => stream(portal.files.read(&user.user, spot, entry, from, length).await?),
+        _ => stream(portal.files.read(&user.user, rooted, entry, from, length).await?),
     };
     let described = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
         (header::CONTENT_LENGTH, HeaderValue::from(length)),
-        saved_as(spot, ""),
+        saved_as(rooted, ""),
     ];
     let whole = (SANDBOX, AppendHeaders(about), described, body);
     Ok(if range == Part::Whole {
@@ -158,8 +158,8 @@ fn stream(content: Content) -> Body {
 }
 
 /// `Content-Disposition` with the file's own name.
-fn saved_as(spot: &Spot, suffix: &str) -> (HeaderName, HeaderValue) {
-    let mut name = spot.name().0;
+fn saved_as(rooted: &RootedPath, suffix: &str) -> (HeaderName, HeaderValue) {
+    let mut name = rooted.name().0;
     name.extend_from_slice(suffix.as_bytes());
     let plain: String = name
         .iter()

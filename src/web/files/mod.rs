@@ -25,35 +25,35 @@ use super::{
     paging::Listed,
 };
 use crate::{
-    files::{self, Spot},
+    files::{self, RootedPath},
     model::{
         Timestamp,
-        files::{By, Entry, Kind, Mark, Order, RawPath, Root, Wanted},
+        files::{Entry, Kind, ListingQuery, Order, RawPath, Root, SortKey, SortPosition},
         size::human_size,
     },
     protocol::files_agent::Fault,
 };
 
-/// A file, a folder, or something else that lies in one.
+/// A file, a folder, or another entry of a folder.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FileEntry {
-    /// As text; what is no text in it is shown as `�`.
+    /// Name as text. Bytes that are not text are shown as `�`.
     name: String,
-    /// From the top of the file system on, as text.
+    /// Absolute path as text.
     path: String,
-    /// The path percent-encoded, byte by byte: use this in `?path=`.
+    /// The path, percent-encoded byte by byte. Use this in `?path=`.
     encoded_path: String,
     kind: Kind,
-    /// It is a link; `kind` is what it leads to.
+    /// Whether it is a link. `kind` is the kind of its target.
     is_link: bool,
-    /// Where a link leads that cannot be followed here.
+    /// Target of a link that is not followed.
     target: Option<String>,
     size_bytes: u64,
     #[schema(value_type = String, format = DateTime)]
     modified_at: Timestamp,
     /// Changes with the content.
     etag: String,
-    /// How much a folder holds, where it was asked for by itself; at most 10 000 are counted.
+    /// Number of entries of a folder, only if the folder itself was requested. At most 10 000 are counted.
     holds: Option<u64>,
 }
 
@@ -73,29 +73,29 @@ impl FileEntry {
         }
     }
 
-    fn of((spot, entry): (Spot, Entry)) -> Self {
-        Self::new(&entry, &spot.path)
+    fn of((rooted, entry): (RootedPath, Entry)) -> Self {
+        Self::new(&entry, &rooted.path)
     }
 }
 
-/// A part of a folder.
+/// A page of a folder's entries.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FolderView {
     path: String,
     encoded_path: String,
     items: Vec<FileEntry>,
-    /// For the next part; null on the last one.
+    /// Cursor of the next page; null on the last page.
     next_cursor: Option<String>,
-    /// How many entries were asked for in all.
+    /// Number of entries that match.
     total: u64,
-    /// The folder holds more than 100 000 entries; the rest is not looked at.
+    /// True if the folder has more than 100 000 entries. The rest is not listed.
     truncated: bool,
-    /// What may still be written on this file system.
+    /// Free space on the file system in bytes.
     free_bytes: u64,
     writable: bool,
 }
 
-/// A folder that may be reached with all below it.
+/// A folder that you can reach with everything below it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RootView {
     name: String,
@@ -103,50 +103,49 @@ pub struct RootView {
     encoded_path: String,
 }
 
-/// Which entries of a folder, in which order.
+/// Filter, sort order and paging of a folder's entries.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// The folder: absolute, `~/x`, or from the home on. Left out: the home.
+    /// Path of the folder: absolute, `~/x`, or relative to your home directory. Default: your home directory.
     #[param(required = false)]
     path: String,
-    /// Folders come first always.
-    #[param(required = false)]
-    sort: By,
+    /// Sort key. Folders always come first.
+    #[param(required = false, inline)]
+    sort: SortKey,
     #[param(required = false)]
     descending: bool,
-    /// A part of the name, in any case.
+    /// Part of the name, case-insensitive.
     #[param(required = false)]
     find: String,
-    /// Also entries that begin with a dot.
+    /// Include entries that start with a dot.
     #[param(required = false)]
     hidden: bool,
-    /// Folders alone.
+    /// Only folders.
     #[param(required = false)]
     folders: bool,
-    /// At most so many items, 1 to 500.
+    /// Maximum number of entries, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
-    /// `next_cursor` of the part before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
 impl ListQuery {
-    fn wanted(&self, default_limit: usize) -> Result<Wanted> {
+    fn wanted(&self, default_limit: usize) -> Result<ListingQuery> {
         let limit = match self.limit.map(usize::try_from) {
             None => default_limit,
             Some(Ok(limit @ 1..=500)) => limit,
-            Some(_) => return Err(Error::field("limit", "out_of_range", "Between 1 and 500.")),
+            Some(_) => return Err(Error::field("limit", "out_of_range", "Must be between 1 and 500.")),
         };
         let after = match &self.cursor {
             None => None,
-            Some(cursor) => Some(
-                mark(cursor)
-                    .ok_or_else(|| Error::field("cursor", "invalid_value", "This is no cursor of this list."))?,
-            ),
+            Some(cursor) => {
+                Some(mark(cursor).ok_or_else(|| Error::field("cursor", "invalid_value", "Invalid cursor."))?)
+            }
         };
-        Ok(Wanted {
+        Ok(ListingQuery {
             order: Order { by: self.sort, descending: self.descending },
             find: self.find.chars().take(255).collect(),
             only_folders: self.folders,
@@ -157,34 +156,34 @@ impl ListQuery {
     }
 }
 
-fn cursor(mark: &Mark) -> String {
+fn cursor(mark: &SortPosition) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(mark).expect("plain data"))
 }
 
-fn mark(cursor: &str) -> Option<Mark> {
+fn mark(cursor: &str) -> Option<SortPosition> {
     serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()
 }
 
-/// Which file or folder.
+/// Path of a file or folder.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct PathQuery {
-    /// Absolute, `~/x`, or from the home on; percent-encoded, also where it is no text.
+    /// Absolute path, `~/x`, or a path relative to your home directory. Percent-encoded, also if it is not text.
     path: String,
 }
 
-/// What is in a folder of yours.
+/// Lists a folder.
 #[utoipa::path(
     get, path = "/files", tag = "files", params(ListQuery),
     responses(
         (status = 200, body = FolderView),
-        (status = 403, description = "The folder is not open to your account"),
-        (status = 404, description = "There is no such folder"),
-        (status = 409, description = "It is no folder, or a link on the way leads out of what may be reached"),
-        (status = 422, description = "A parameter cannot be accepted"),
-        (status = 429, description = "Too many of your requests for files are under way"),
-        (status = 503, description = "Its file system does not answer"),
+        (status = 403, description = "Your account has no access to the folder"),
+        (status = 404, description = "Folder not found"),
+        (status = 409, description = "Not a folder, or a link in the path points outside the folders that you can reach"),
+        (status = 422, description = "Invalid parameter"),
+        (status = 429, description = "Too many of your file requests are running"),
+        (status = 503, description = "The file system does not respond"),
     )
 )]
 pub async fn list(
@@ -194,11 +193,11 @@ pub async fn list(
     asked: Query<ListQuery>,
 ) -> Result<axum::Json<FolderView>> {
     let folder = portal.files.list(&user.user, &path, asked.0.wanted(50)?).await?;
-    let items = folder.page.entries.iter().map(|entry| FileEntry::new(entry, &folder.spot.child(&entry.name)));
+    let items = folder.page.entries.iter().map(|entry| FileEntry::new(entry, &folder.rooted.child(&entry.name)));
     Ok(axum::Json(FolderView {
         items: items.collect(),
-        path: folder.spot.path.shown(),
-        encoded_path: folder.spot.path.encoded(),
+        path: folder.rooted.path.shown(),
+        encoded_path: folder.rooted.path.encoded(),
         next_cursor: folder.page.next.as_ref().map(cursor),
         total: folder.page.total,
         truncated: folder.page.truncated,
@@ -207,7 +206,7 @@ pub async fn list(
     }))
 }
 
-/// The folders that you reach here: your home first, then what the site shares.
+/// Lists the folders that you can reach: your home directory first, then the shared folders of the site.
 #[utoipa::path(get, path = "/files/roots", tag = "files", responses((status = 200, body = Listed<RootView>)))]
 pub async fn roots(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<Listed<RootView>>> {
     let view = |root: Root| {
@@ -218,10 +217,10 @@ pub async fn roots(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Resu
     Ok(axum::Json(Listed { items, next_cursor: None }))
 }
 
-/// One file or folder.
+/// Returns one file or folder.
 #[utoipa::path(
     get, path = "/files/info", tag = "files", params(PathQuery),
-    responses((status = 200, body = FileEntry), (status = 404, description = "It is not there"))
+    responses((status = 200, body = FileEntry), (status = 404, description = "Not found"))
 )]
 pub async fn info(
     user: CurrentUser,
@@ -232,21 +231,21 @@ pub async fn info(
     Ok(axum::Json(FileEntry::of(portal.files.look(&user.user, &path).await?)))
 }
 
-/// A path to make or to move to.
+/// Path of a new folder, or the new path of a renamed entry.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPath {
-    /// Absolute, `~/x`, or from the home on.
+    /// Absolute path, `~/x`, or a path relative to your home directory.
     path: String,
 }
 
-/// Make a folder; the one above it must be there.
+/// Creates a folder. Its parent folder must exist.
 #[utoipa::path(
     post, path = "/files/folders", tag = "files", request_body = NewPath,
     responses(
-        (status = 201, description = "Made", body = FileEntry),
-        (status = 409, description = "There is something of that name, or no room"),
-        (status = 422, description = "A field cannot be accepted"),
+        (status = 201, description = "Created", body = FileEntry),
+        (status = 409, description = "The name already exists, or the file system is full"),
+        (status = 422, description = "Validation failed"),
     )
 )]
 pub async fn make_folder(
@@ -258,14 +257,14 @@ pub async fn make_folder(
     Ok(Created(format!("/api/v1/files?path={}", made.encoded_path), made))
 }
 
-/// Give a file or folder another name or place; nothing is ever replaced.
+/// Renames or moves a file or folder. Existing entries are never replaced.
 #[utoipa::path(
     patch, path = "/files", tag = "files", params(PathQuery), request_body = NewPath,
     responses(
         (status = 200, body = FileEntry),
-        (status = 404, description = "It is not there"),
-        (status = 409, description = "There is something of that name, or it lies on another file system"),
-        (status = 422, description = "A field cannot be accepted"),
+        (status = 404, description = "Not found"),
+        (status = 409, description = "The name already exists, or the target is on another file system"),
+        (status = 422, description = "Validation failed"),
     )
 )]
 pub async fn rename(
@@ -278,24 +277,24 @@ pub async fn rename(
     Ok(axum::Json(FileEntry::of(portal.files.rename(&user.user, &path, &new.path.as_str().into()).await?)))
 }
 
-/// Which file or folder, and how much of it.
+/// A file or folder to delete.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct DeleteQuery {
     path: String,
-    /// A folder with everything in it.
+    /// Apply to a folder with everything in it.
     #[param(required = false)]
     recursive: bool,
 }
 
-/// Delete a file, an empty folder, or with `recursive` a folder with everything in it.
+/// Deletes a file or an empty folder; with `recursive` also a folder with everything in it.
 #[utoipa::path(
     delete, path = "/files", tag = "files", params(DeleteQuery),
     responses(
         (status = 204, description = "Deleted"),
-        (status = 404, description = "It is not there"),
-        (status = 409, description = "The folder holds something"),
+        (status = 404, description = "Not found"),
+        (status = 409, description = "The folder is not empty"),
     )
 )]
 pub async fn delete(
@@ -313,31 +312,30 @@ impl From<files::Error> for Error {
         use files::Error as Files;
         match err {
             Files::Invalid(fault) => Self::invalid(vec![fault]),
-            Files::Fault { path, fault } => told(&path, fault),
+            Files::Fault { path, fault } => file_error(&path, fault),
             Files::Silent { path } => Self::unavailable(
-                format!("{path} does not answer: its file server may be down or busy. Try again in a while."),
+                format!("{path} does not respond. Its file server may be down or busy. Try again later."),
                 15,
             ),
-            Files::Busy => Self::throttled(
-                "Too many of your requests for files are under way: wait until one of them has ended.",
-                5,
-            ),
+            Files::Busy => {
+                Self::throttled("Too many of your file requests are running. Wait until one of them has finished.", 5)
+            }
             Files::TooLarge { size_bytes, limit_bytes } => Self::too_large_because(format!(
-                "A file of {} is larger than {}, the most that may be uploaded here.",
+                "The file has {}. The largest upload allowed here is {}.",
                 human(size_bytes),
                 human(limit_bytes)
             )),
             Files::TooLong { path, size_bytes, limit_bytes } => Self::conflict(format!(
-                "{path} has {}, and the portal reads at most {} of one file. Was it written by another program?",
+                "{path} has {}, but the portal reads files of at most {}. It may have been written by another program.",
                 human(size_bytes),
                 human(limit_bytes)
             )),
             Files::TooMany { path, most } => Self::conflict(format!(
-                "{path} has more than {most} values, the most that the portal reads of one file. Was it written by another program?"
+                "{path} has more than {most} values, the maximum that the portal reads. It may have been written by another program."
             )),
-            Files::BrokenOff => {
-                Self::malformed("The content broke off. What came before is kept: ask for the offset and go on.")
-            }
+            Files::BrokenOff => Self::malformed(
+                "The upload was interrupted. The data received so far is kept. Get the offset and resume from there.",
+            ),
             Files::Scheduler(refused @ crate::scheduler::Error::Refused(_)) => refused.into(),
             Files::Scheduler(_) | Files::Agent(_) => {
                 Self::outage("Your files cannot be reached right now. Try again in a moment.", 5, err)
@@ -352,55 +350,51 @@ fn human(bytes: u64) -> String {
 }
 
 /// What happened, why, and what to do.
-fn told(path: &str, fault: Fault) -> Error {
+fn file_error(path: &str, fault: Fault) -> Error {
     match fault {
-        Fault::NotFound => Error::not_found_because(format!("There is no {path}.")),
-        Fault::NoUpload => Error::not_found_because(format!(
-            "There is no such upload of {path}: it was finished or cancelled. Begin it anew."
-        )),
-        Fault::Forbidden => {
-            Error::forbidden(format!("{path} is not open to your account: ask its owner, or choose another."))
+        Fault::NotFound => Error::not_found_because(format!("{path} does not exist.")),
+        Fault::NoUpload => {
+            Error::not_found_because(format!("The upload of {path} was finished or cancelled. Start it again."))
         }
-        Fault::NotAFolder => Error::conflict(format!("{path} is not a folder, or something on the way to it is not.")),
-        Fault::NotAFile => Error::conflict(format!("{path} is not a file that could be read.")),
-        Fault::Exists => Error::conflict(format!("{path} is there already: choose another name, or delete it first.")),
+        Fault::Forbidden => {
+            Error::forbidden(format!("Your account has no access to {path}. Ask its owner, or choose another path."))
+        }
+        Fault::NotAFolder => Error::conflict(format!("{path} is not a folder, or a part of the path is not a folder.")),
+        Fault::NotAFile => Error::conflict(format!("{path} is not a regular file.")),
+        Fault::Exists => Error::conflict(format!("{path} already exists. Choose another name, or delete it first.")),
         Fault::NotEmpty => Error::conflict(format!(
-            "The folder {path} is not empty: say that it is to be deleted with everything in it."
+            "The folder {path} is not empty. Confirm that it is deleted with everything in it."
         )),
         Fault::OutOfReach => Error::conflict(format!(
-            "A link on the way to {path} leads out of the folders that you reach here. Open where it leads by that path."
+            "A link in the path {path} points outside the folders that you can reach here. Open the target by its own path."
         )),
-        Fault::BadName => Error::invalid(vec![FieldError::new("path", "bad_name", "This cannot be a name there.")]),
+        Fault::BadName => Error::invalid(vec![FieldError::new("path", "bad_name", "This is not a valid name.")]),
         Fault::Full { free_bytes: 0 } => {
-            Error::conflict(format!("The file system of {path} is full: delete something there, then go on."))
+            Error::conflict(format!("The file system of {path} is full. Delete something there, then continue."))
         }
         Fault::Full { free_bytes } => Error::conflict(format!(
-            "There is not enough room for {path}: {} are free there. Delete something, then try again.",
+            "There is not enough space for {path}: {} are free. Delete something, then try again.",
             human(free_bytes)
         )),
         Fault::OverQuota => Error::conflict(format!(
-            "Your quota on the file system of {path} is used up: delete something there, then go on."
+            "Your quota on the file system of {path} is used up. Delete something there, then continue."
         )),
-        Fault::ReadOnly => Error::conflict(format!("The file system of {path} can only be read.")),
-        Fault::TooDeep => {
-            Error::conflict(format!("{path} holds folders inside folders too deep: do it in a terminal."))
-        }
-        Fault::OtherFileSystem => {
-            Error::conflict(format!("{path} lies on another file system, or holds one: copy it in a terminal instead."))
-        }
-        Fault::Changed => Error::conflict(format!("{path} was changed just now: try again.")),
+        Fault::ReadOnly => Error::conflict(format!("The file system of {path} is read-only.")),
+        Fault::TooDeep => Error::conflict(format!("The folders in {path} are nested too deeply. Use a terminal.")),
+        Fault::OtherFileSystem => Error::conflict(format!(
+            "{path} is on another file system, or contains a mounted one. Copy it in a terminal instead."
+        )),
+        Fault::Changed => Error::conflict(format!("{path} changed in the meantime. Try again.")),
         Fault::WrongOffset { offset } => {
-            Error::conflict(format!("Of {path} there are {offset} bytes now: go on from there."))
+            Error::conflict(format!("{offset} bytes of {path} have been received. Resume from there."))
         }
-        Fault::TooLong => Error::conflict(format!("More came for {path} than its upload said it would hold.")),
-        Fault::InUse => {
-            Error::unavailable(format!("Another request writes to {path} just now: try again in a moment."), 1)
-        }
+        Fault::TooLong => Error::conflict(format!("More data was sent for {path} than announced.")),
+        Fault::InUse => Error::unavailable(format!("Another request is writing to {path}. Try again in a moment."), 1),
         Fault::Checksum => Error::conflict(format!(
-            "What came for {path} is not what was sent (its SHA-256 differs), and was removed: upload it again."
+            "The SHA-256 of {path} does not match. The received data was removed. Upload the file again."
         )),
         Fault::Failed { words } => Error::conflict(format!(
-            "The file system of {path} says: {}. Ask your administrator if it stays.",
+            "The file system of {path} reports: {}. If this persists, ask your administrator.",
             words.chars().filter(|letter| !letter.is_control()).take(200).collect::<String>()
         )),
     }
@@ -412,7 +406,7 @@ mod tests {
 
     #[test]
     fn cursors() {
-        let there = Mark { folder: true, value: -7, name: RawPath(b"x\xff".to_vec()) };
+        let there = SortPosition { folder: true, value: -7, name: RawPath(b"x\xff".to_vec()) };
         assert_eq!(mark(&cursor(&there)), Some(there));
         for text in ["", "x", "!!", "e30"] {
             assert_eq!(mark(text), None, "{text}");
@@ -430,10 +424,10 @@ mod tests {
             Fault::OutOfReach,
             Fault::Failed { words: "Input/output\nerror".to_owned() },
         ] {
-            let error = told("/home/ada/x", fault);
+            let error = file_error("/home/ada/x", fault);
             assert!(error.status().is_client_error());
             assert!(error.detail().contains("/home/ada/x") && !error.detail().contains('\n'), "{}", error.detail());
         }
-        assert!(told("/x", Fault::Full { free_bytes: 1 << 30 }).detail().contains("1 GB"));
+        assert!(file_error("/x", Fault::Full { free_bytes: 1 << 30 }).detail().contains("1 GiB"));
     }
 }

@@ -13,10 +13,10 @@ use serde::Deserialize;
 use super::{ListQuery, cursor};
 use crate::{
     db::sessions::Filter,
-    files::{Folder, Spot},
+    files::{Folder, RootedPath},
     model::{
         SessionState, Timestamp,
-        files::{By, Entry, Kind, RawPath, Root, is_name},
+        files::{Entry, Kind, RawPath, Root, SortKey, is_name},
     },
     web::{
         Portal,
@@ -37,7 +37,7 @@ pub async fn folder(
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
     PathParameter(path): PathParameter,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let mut view = folder_view(&portal, &user, &headers, &path, &visit).await?;
     view.notice = visit.done.as_deref().and_then(notice).map(str::to_owned);
@@ -47,9 +47,9 @@ pub async fn folder(
 /// What stands in a folder's address: a list's parameters, and what a form did.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Visit {
+pub struct PageParams {
     path: String,
-    sort: By,
+    sort: SortKey,
     descending: bool,
     find: String,
     hidden: bool,
@@ -57,7 +57,7 @@ pub struct Visit {
     done: Option<String>,
 }
 
-impl Visit {
+impl PageParams {
     fn list(&self) -> ListQuery {
         let Self { sort, descending, hidden, .. } = *self;
         ListQuery {
@@ -73,9 +73,9 @@ impl Visit {
     /// The address of a folder's list in this order and with this choice of entries.
     fn address(&self, path: &RawPath) -> String {
         let sort = match self.sort {
-            By::Name => "",
-            By::Size => "size",
-            By::Modified => "modified",
+            SortKey::Name => "",
+            SortKey::Size => "size",
+            SortKey::Modified => "modified",
         };
         let flag = |on: bool| if on { "true" } else { "" };
         let words = [
@@ -92,9 +92,9 @@ impl Visit {
 /// What a form did, after the redirect.
 fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "folder" => "The folder is made.",
-        "renamed" => "It is renamed.",
-        "deleted" => "It is deleted.",
+        "folder" => "The folder was created.",
+        "renamed" => "Renamed.",
+        "deleted" => "Deleted.",
         _ => return None,
     })
 }
@@ -108,73 +108,73 @@ async fn folder_view(
     user: &CurrentUser,
     headers: &HeaderMap,
     path: &RawPath,
-    visit: &Visit,
+    visit: &PageParams,
 ) -> Result<FilesPage> {
-    let Folder { spot, page } = portal.files.list(&user.user, path, visit.list().wanted(ON_PAGE)?).await?;
+    let Folder { rooted, page } = portal.files.list(&user.user, path, visit.list().wanted(ON_PAGE)?).await?;
     let roots = portal.files.roots(&user.user).await?;
-    let plain = Visit { cursor: None, ..visit.clone() };
-    let jupyter = jupyter(portal, user, headers, &spot).await?;
+    let plain = PageParams { cursor: None, ..visit.clone() };
+    let jupyter = jupyter(portal, user, headers, &rooted).await?;
     let now = portal.clock.now();
-    let rows = page.entries.iter().map(|entry| row(entry, &spot, &plain, now)).collect();
+    let rows = page.entries.iter().map(|entry| row(entry, &rooted, &plain, now)).collect();
     let column = |by, label: &'static str| {
-        let descending = if plain.sort == by { !plain.descending } else { by != By::Name };
+        let descending = if plain.sort == by { !plain.descending } else { by != SortKey::Name };
         Column {
             label,
-            href: Visit { sort: by, descending, ..plain.clone() }.address(&spot.path),
+            href: PageParams { sort: by, descending, ..plain.clone() }.address(&rooted.path),
             sorted: (plain.sort == by).then_some(if plain.descending { "descending" } else { "ascending" }),
         }
     };
-    let bare = Visit { find: String::new(), ..plain.clone() };
+    let bare = PageParams { find: String::new(), ..plain.clone() };
     Ok(FilesPage {
         layout: portal.layout_of(&user.0, Nav::Files),
         notice: None,
         error: None,
-        roots: tabs(&roots, &spot),
-        crumbs: crumbs(&spot, &bare),
-        encoded_path: spot.path.encoded(),
-        shown_path: spot.path.shown(),
+        roots: tabs(&roots, &rooted),
+        crumbs: crumbs(&rooted, &bare),
+        encoded_path: rooted.path.encoded(),
+        shown_path: rooted.path.shown(),
         rows,
-        columns: [column(By::Name, "Name"), column(By::Size, "Size"), column(By::Modified, "Changed")],
+        columns: [column(SortKey::Name, "Name"), column(SortKey::Size, "Size"), column(SortKey::Modified, "Changed")],
         total: page.total,
         truncated: page.truncated,
         free_bytes: i64::try_from(page.free_bytes).unwrap_or(i64::MAX),
         writable: page.writable,
         find: plain.find.clone(),
         sort: match plain.sort {
-            By::Name => "name",
-            By::Size => "size",
-            By::Modified => "modified",
+            SortKey::Name => "name",
+            SortKey::Size => "size",
+            SortKey::Modified => "modified",
         },
         descending: plain.descending,
         hidden: plain.hidden,
-        hidden_href: Visit { hidden: !plain.hidden, ..plain.clone() }.address(&spot.path),
-        all_href: bare.address(&spot.path),
-        first_href: visit.cursor.is_some().then(|| plain.address(&spot.path)),
+        hidden_href: PageParams { hidden: !plain.hidden, ..plain.clone() }.address(&rooted.path),
+        all_href: bare.address(&rooted.path),
+        first_href: visit.cursor.is_some().then(|| plain.address(&rooted.path)),
         next_href: page
             .next
             .as_ref()
-            .map(|next| Visit { cursor: Some(cursor(next)), ..plain.clone() }.address(&spot.path)),
-        archive_href: format!("{}&archive=tar", address("/files/download", &spot.path)),
+            .map(|next| PageParams { cursor: Some(cursor(next)), ..plain.clone() }.address(&rooted.path)),
+        archive_href: format!("{}&archive=tar", address("/files/download", &rooted.path)),
         jupyter_href: jupyter,
         new_folder: String::new(),
         max_upload_bytes: i64::try_from(portal.files.config.max_upload_bytes).unwrap_or(i64::MAX),
     })
 }
 
-fn tabs(roots: &[Root], spot: &Spot) -> Vec<RootTab> {
+fn tabs(roots: &[Root], rooted: &RootedPath) -> Vec<RootTab> {
     let tab = |root: &Root| RootTab {
         name: root.name.clone(),
         href: address("/files", &root.path.as_path().into()),
-        is_current: *root == spot.root,
+        is_current: *root == rooted.root,
     };
     roots.iter().map(tab).collect()
 }
 
 /// From the root to the folder itself.
-fn crumbs(spot: &Spot, visit: &Visit) -> Vec<Crumb> {
-    let mut path = RawPath::from(spot.root.path.as_path());
-    let mut crumbs = vec![Crumb { name: spot.root.name.clone(), href: visit.address(&path) }];
-    for part in spot.below.0.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+fn crumbs(rooted: &RootedPath, visit: &PageParams) -> Vec<Crumb> {
+    let mut path = RawPath::from(rooted.root.path.as_path());
+    let mut crumbs = vec![Crumb { name: rooted.root.name.clone(), href: visit.address(&path) }];
+    for part in rooted.below.0.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
         let name = RawPath(part.to_vec());
         path = path.join(&name);
         crumbs.push(Crumb { name: name.shown(), href: visit.address(&path) });
@@ -182,9 +182,9 @@ fn crumbs(spot: &Spot, visit: &Visit) -> Vec<Crumb> {
     crumbs
 }
 
-fn row(entry: &Entry, spot: &Spot, visit: &Visit, now: Timestamp) -> FileRow {
-    let path = spot.child(&entry.name);
-    let folder = Visit { find: String::new(), ..visit.clone() };
+fn row(entry: &Entry, rooted: &RootedPath, visit: &PageParams, now: Timestamp) -> FileRow {
+    let path = rooted.child(&entry.name);
+    let folder = PageParams { find: String::new(), ..visit.clone() };
     FileRow {
         name: entry.name.shown(),
         icon: match entry.kind {
@@ -208,18 +208,23 @@ fn row(entry: &Entry, spot: &Spot, visit: &Visit, now: Timestamp) -> FileRow {
 /// What an entry is, where its name and drawing do not tell.
 fn what(entry: &Entry) -> Option<String> {
     match (entry.kind, &entry.target) {
-        (Kind::Link, Some(target)) => Some(format!("leads to {}, which is not reached here", target.shown())),
-        (Kind::Link, None) => Some("leads nowhere".to_owned()),
-        (Kind::Other, _) => Some("neither file nor folder".to_owned()),
+        (Kind::Link, Some(target)) => Some(format!("link to {}, which is outside your folders", target.shown())),
+        (Kind::Link, None) => Some("broken link".to_owned()),
+        (Kind::Other, _) => Some("not a file or folder".to_owned()),
         _ if entry.is_link => Some("link".to_owned()),
         _ => None,
     }
 }
 
 /// Where a running JupyterLab of theirs shows a folder of the home.
-async fn jupyter(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, spot: &Spot) -> Result<Option<String>> {
+async fn jupyter(
+    portal: &Portal,
+    user: &CurrentUser,
+    headers: &HeaderMap,
+    rooted: &RootedPath,
+) -> Result<Option<String>> {
     let roots = portal.files.roots(&user.user).await?;
-    if roots.first() != Some(&spot.root) {
+    if roots.first() != Some(&rooted.root) {
         return Ok(None);
     }
     let own = Filter { owner: Some(user.id()), live_only: true, sessions_only: true, limit: 200, ..Filter::default() };
@@ -228,14 +233,14 @@ async fn jupyter(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, spot:
     let shows_home = |directory: &Option<String>| {
         directory
             .as_deref()
-            .is_none_or(|path| !path.starts_with('/') || std::path::Path::new(path).starts_with(&spot.root.path))
+            .is_none_or(|path| !path.starts_with('/') || std::path::Path::new(path).starts_with(&rooted.root.path))
     };
     let session = live.iter().find(|session| {
         session.app == "jupyter"
             && session.state == SessionState::Running
             && shows_home(&session.spec.working_directory)
     });
-    Ok(session.map(|session| format!("{}lab/tree/{}", portal.open_url(headers, session.id), spot.below.encoded())))
+    Ok(session.map(|session| format!("{}lab/tree/{}", portal.open_url(headers, session.id), rooted.below.encoded())))
 }
 
 /// `/files/item`
@@ -250,34 +255,34 @@ pub async fn item(
 }
 
 async fn item_view(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, path: &RawPath) -> Result<FileItem> {
-    let (spot, entry) = portal.files.look(&user.user, path).await?;
+    let (rooted, entry) = portal.files.look(&user.user, path).await?;
     let now = portal.clock.now();
-    let mut crumbs = crumbs(&spot, &Visit::default());
+    let mut crumbs = crumbs(&rooted, &PageParams::default());
     crumbs.pop();
     let download = match entry.kind {
-        Kind::File => Some(address("/files/download", &spot.path)),
-        Kind::Folder => Some(format!("{}&archive=tar", address("/files/download", &spot.path))),
+        Kind::File => Some(address("/files/download", &rooted.path)),
+        Kind::Folder => Some(format!("{}&archive=tar", address("/files/download", &rooted.path))),
         Kind::Link | Kind::Other => None,
     };
-    let jupyter = if entry.kind == Kind::File { jupyter(portal, user, headers, &spot).await? } else { None };
+    let jupyter = if entry.kind == Kind::File { jupyter(portal, user, headers, &rooted).await? } else { None };
     Ok(FileItem {
         layout: portal.layout_of(&user.0, Nav::Files),
         error: None,
         crumbs,
-        name: spot.name().shown(),
-        is_root: spot.below.0.is_empty(),
-        encoded_path: spot.path.encoded(),
-        shown_path: spot.path.shown(),
+        name: rooted.name().shown(),
+        is_root: rooted.below.0.is_empty(),
+        encoded_path: rooted.path.encoded(),
+        shown_path: rooted.path.shown(),
         is_folder: entry.kind == Kind::Folder,
         // A link is deleted by itself, wherever it leads.
         holds: entry.holds.filter(|_| !entry.is_link).unwrap_or(0),
         what: what(&entry),
         size: (entry.kind == Kind::File).then(|| i64::try_from(entry.size_bytes).unwrap_or(i64::MAX)),
         changed: Moment::clock(Timestamp(entry.modified_ms), now),
-        open_href: (entry.kind == Kind::Folder).then(|| address("/files", &spot.path)),
+        open_href: (entry.kind == Kind::Folder).then(|| address("/files", &rooted.path)),
         download_href: download,
         jupyter_href: jupyter,
-        new_name: spot.name().shown(),
+        new_name: rooted.name().shown(),
     })
 }
 
@@ -297,7 +302,7 @@ pub async fn make_folder(
     let Err(error) = made else {
         return Ok(Redirect::to(&format!("{}&done=folder", address("/files", &folder))).into_response());
     };
-    let mut view = folder_view(&portal, &user, &headers, &folder, &Visit::default()).await?;
+    let mut view = folder_view(&portal, &user, &headers, &folder, &PageParams::default()).await?;
     view.error = Some(error.detail().to_owned());
     name.clone_into(&mut view.new_folder);
     Ok(error.with_page(Page(view)))
@@ -360,6 +365,10 @@ fn plain_name(name: &str) -> Result<RawPath> {
     if is_name(&name) {
         Ok(name)
     } else {
-        Err(Error::field("name", "bad_name", "A name of 1 to 255 bytes without `/`, and not `.` or `..`."))
+        Err(Error::field(
+            "name",
+            "bad_name",
+            "Must have 1 to 255 bytes, must not contain `/`, and must not be `.` or `..`.",
+        ))
     }
 }

@@ -24,14 +24,14 @@ use crate::{
     },
 };
 
-/// Where an upload stands.
+/// State of an upload.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UploadView {
     id: String,
-    /// Where the file is to lie.
+    /// Path of the file once the upload is finished.
     path: String,
     size_bytes: u64,
-    /// How much of it is there: the next piece begins here.
+    /// Number of bytes received. The next piece starts here.
     offset_bytes: u64,
 }
 
@@ -46,28 +46,28 @@ impl From<Uploaded> for UploadView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UploadRequest {
-    /// Where it is to lie, with its name: absolute, `~/x`, or from the home on.
+    /// Path of the file with its name: absolute, `~/x`, or relative to your home directory.
     path: String,
     #[schema(minimum = 0)]
     size_bytes: u64,
-    /// Take the place of a file of that name.
+    /// Replace an existing file with this name.
     #[serde(default)]
     replace: bool,
-    /// What the whole hashes to (64 hexadecimal digits): checked before it gets its name.
+    /// SHA-256 of the file (64 hexadecimal digits). It is checked before the file gets its name.
     #[serde(default)]
     sha256: Option<String>,
 }
 
-/// Begin an upload. Nothing lies under the file's name until it is complete.
+/// Starts an upload. The file appears under its name only when it is complete.
 #[utoipa::path(
     post, path = "/files/uploads", tag = "files", request_body = UploadRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same file is the same upload")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Requests that repeat a key for the same file return the same upload")),
     responses(
-        (status = 201, description = "Begun", body = UploadView),
-        (status = 404, description = "There is no such folder"),
-        (status = 409, description = "There is something of that name, or not enough room"),
-        (status = 413, description = "The file is larger than may be uploaded here"),
-        (status = 422, description = "A field cannot be accepted"),
+        (status = 201, description = "Started", body = UploadView),
+        (status = 404, description = "Folder not found"),
+        (status = 409, description = "The name already exists, or there is not enough space"),
+        (status = 413, description = "The file is larger than the limit for uploads"),
+        (status = 422, description = "Validation failed"),
     )
 )]
 pub async fn begin(
@@ -84,28 +84,28 @@ pub async fn begin(
 
 static UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 
-/// How much of an upload is there; `HEAD` says it in `Upload-Offset`.
+/// Returns the state of an upload. `HEAD` returns the number of received bytes in `Upload-Offset`.
 #[utoipa::path(
-    get, path = "/files/uploads/{id}", tag = "files", params(("id" = String, Path, description = "The upload's id")),
-    responses((status = 200, body = UploadView), (status = 404, description = "It was finished or cancelled"))
+    get, path = "/files/uploads/{id}", tag = "files", params(("id" = String, Path, description = "Id of the upload")),
+    responses((status = 200, body = UploadView), (status = 404, description = "The upload was finished or cancelled"))
 )]
 pub async fn find(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<UploadId>) -> Result<Response> {
     Ok(stands(portal.files.upload(&user.user, &id).await?))
 }
 
-/// Add a piece at its end.
+/// Appends a piece to an upload.
 #[utoipa::path(
     patch, path = "/files/uploads/{id}", tag = "files",
     params(
-        ("id" = String, Path, description = "The upload's id"),
-        ("Upload-Offset" = u64, Header, description = "Where the piece begins: as much as is there"),
+        ("id" = String, Path, description = "Id of the upload"),
+        ("Upload-Offset" = u64, Header, description = "Start of the piece: the number of bytes received so far"),
     ),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
-        (status = 200, description = "It is on the disk", body = UploadView),
-        (status = 404, description = "It was finished or cancelled"),
-        (status = 409, description = "Another offset is right (`Upload-Offset` says it), or no room is left"),
-        (status = 422, description = "`Upload-Offset` is missing or no number"),
+        (status = 200, description = "The piece is stored", body = UploadView),
+        (status = 404, description = "The upload was finished or cancelled"),
+        (status = 409, description = "Wrong offset (`Upload-Offset` has the correct one), or no space is left"),
+        (status = 422, description = "`Upload-Offset` is missing or not a number"),
     )
 )]
 pub async fn write(
@@ -117,7 +117,7 @@ pub async fn write(
 ) -> Result<Response> {
     let offset = headers.get(&UPLOAD_OFFSET).and_then(|value| value.to_str().ok()?.parse().ok());
     let Some(offset) = offset else {
-        return Err(Error::field("Upload-Offset", "missing_field", "A whole number: how much is there already."));
+        return Err(Error::field("Upload-Offset", "missing_field", "Required: the number of bytes received so far."));
     };
     let mut body = body.into_data_stream();
     match portal.files.write(&user.user, &id, offset, &mut body).await {
@@ -157,14 +157,14 @@ async fn drain<E>(body: &mut (impl Stream<Item = Result<bytes::Bytes, E>> + Unpi
     let _ = tokio::time::timeout(DRAINING, all).await;
 }
 
-/// Check the whole and give it its name.
+/// Finishes an upload: checks the file and gives it its name.
 #[utoipa::path(
     post, path = "/files/uploads/{id}/finish", tag = "files",
-    params(("id" = String, Path, description = "The upload's id")),
+    params(("id" = String, Path, description = "Id of the upload")),
     responses(
         (status = 200, body = FileEntry),
-        (status = 404, description = "It was finished or cancelled"),
-        (status = 409, description = "Something is missing, its hash is another, or the name is taken by now"),
+        (status = 404, description = "The upload was finished or cancelled"),
+        (status = 409, description = "The file is incomplete, its hash differs, or the name already exists"),
     )
 )]
 pub async fn finish(
@@ -175,10 +175,10 @@ pub async fn finish(
     Ok(axum::Json(FileEntry::of(portal.files.finish_upload(&user.user, &id).await?)))
 }
 
-/// Give an upload up; what there is of it is removed.
+/// Cancels an upload and removes the received data.
 #[utoipa::path(
-    delete, path = "/files/uploads/{id}", tag = "files", params(("id" = String, Path, description = "The upload's id")),
-    responses((status = 204, description = "Removed, or not there"))
+    delete, path = "/files/uploads/{id}", tag = "files", params(("id" = String, Path, description = "Id of the upload")),
+    responses((status = 204, description = "Removed, or not found"))
 )]
 pub async fn cancel(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<UploadId>) -> Result<Response> {
     portal.files.cancel_upload(&user.user, &id).await?;

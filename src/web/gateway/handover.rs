@@ -1,8 +1,8 @@
-//! From the portal's origin to the apps' and back: `ticket` says what a hand and a ticket
-//! are, here they travel. The apps' origin sends a visitor whom it does not know to the
-//! portal with the palm of their hand; the portal, which knows them, sends them back with a
-//! ticket; the ticket becomes the app's cookie. A hand that does not come back with its ticket
-//! belongs to a browser that keeps no cookies, and ends the journey on a page that says so.
+//! Signs a user in on the apps' origin by redirects; `ticket` defines verifier, challenge and
+//! ticket. The apps' origin redirects an unknown visitor to the portal with the challenge of their
+//! verifier; the portal, where they are signed in, redirects them back with a ticket; the ticket
+//! becomes the app's cookie. If the verifier does not come back with its ticket, the browser keeps
+//! no cookies, and an error page says so.
 
 use std::sync::Arc;
 
@@ -11,40 +11,40 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 
-use super::{Asking, is_reading, origins, with_slash};
+use super::{SessionRequest, is_reading, origins, with_slash};
 use crate::{
     auth::Principal,
     model::{LoginId, SessionId, SessionState},
     web::{
-        AppsOrigin, Portal, Side,
+        AppsOrigin, Listener, Portal,
         error::{Error, Result},
         extract::wants_html,
         identity::{self, Cookie},
         page::Page,
         ticket,
-        views::{ErrorPage, Way},
+        views::{ErrorLink, ErrorPage},
     },
 };
 
 /// Carries a ticket to the apps' origin, once.
 const TICKET: &str = "lyceum_ticket";
-/// Carries a hand's palm to the portal.
-const PALM: &str = "lyceum_hand";
+/// Carries a verifier's challenge to the portal.
+const CHALLENGE: &str = "lyceum_hand";
 
-/// What the apps' listener makes of a request.
-pub(super) enum Met {
-    Known(Arc<Principal>),
-    /// A step of the way between the origins.
-    Lead(Response),
+/// Reports how the apps' listener handles a request.
+pub(super) enum Outcome {
+    SignedIn(Arc<Principal>),
+    /// A redirect between the origins.
+    Redirect(Response),
 }
 
-/// On the portal: to the apps' origin, with a ticket where a hand waits for one.
-pub(super) fn send(asking: &Asking<'_>, login: LoginId, asked: &Parts) -> Result<Response> {
+/// Redirects from the portal to the apps' origin, with a ticket if a verifier waits for one.
+pub(super) fn send(asking: &SessionRequest<'_>, login: LoginId, asked: &Parts) -> Result<Response> {
     let portal = asking.portal;
     let apps = origins::known(portal.app_origin(&asked.headers, asking.id))?;
-    let address = match take(asked, PALM) {
-        Some((palm, target)) => {
-            let ticket = portal.gateway.tickets.issue(login, asking.id, &palm, portal.clock.now());
+    let address = match take(asked, CHALLENGE) {
+        Some((challenge, target)) => {
+            let ticket = portal.gateway.tickets.issue(login, asking.id, &challenge, portal.clock.now());
             format!("{apps}{}", with(&target, TICKET, &ticket))
         }
         None => format!("{apps}{}", target(asked)),
@@ -52,13 +52,13 @@ pub(super) fn send(asking: &Asking<'_>, login: LoginId, asked: &Parts) -> Result
     Ok(Redirect::to(&address).into_response())
 }
 
-/// On the apps' listener: who is it, or where must they go to be known?
-pub(super) async fn meet(asking: &Asking<'_>, asked: &Parts) -> Result<Met> {
+/// Identifies the user on the apps' listener, or redirects to the portal.
+pub(super) async fn meet(asking: &SessionRequest<'_>, asked: &Parts) -> Result<Outcome> {
     let portal = asking.portal;
     let visits = is_reading(asked) && wants_html(&asked.headers);
     // The cookie lies below the slash: without it nobody would ever be known.
     if let Some(address) = with_slash(&asked.uri).filter(|_| is_reading(asked)) {
-        return Ok(Met::Lead(Redirect::to(&address).into_response()));
+        return Ok(Outcome::Redirect(Redirect::to(&address).into_response()));
     }
     let name = Cookies::of(portal).app(asking.id);
     let cookie = identity::cookie(&asked.headers, &name);
@@ -74,49 +74,49 @@ pub(super) async fn meet(asking: &Asking<'_>, asked: &Parts) -> Result<Met> {
         && let Some((ticket, clean)) = take(asked, TICKET)
     {
         if known.is_some() {
-            return Ok(Met::Lead(Redirect::to(&clean).into_response()));
+            return Ok(Outcome::Redirect(Redirect::to(&clean).into_response()));
         }
-        return redeem(asking, &ticket, &clean, asked).await.map(Met::Lead);
+        return redeem(asking, &ticket, &clean, asked).await.map(Outcome::Redirect);
     }
     let running = portal.sessions.routes.find(asking.id).is_some_and(|route| route.state == SessionState::Running);
     match known {
-        Some(principal) if running || !visits => Ok(Met::Known(principal)),
+        Some(principal) if running || !visits => Ok(Outcome::SignedIn(principal)),
         None if !visits => Err(Error::unauthenticated()),
-        None if cookie == Cookie::Two => no_cookies(asking, asked).map(Met::Lead),
+        None if cookie == Cookie::Two => no_cookies(asking, asked).map(Outcome::Redirect),
         // The portal has the page that says why there is nothing to see.
         _ if !running => {
-            let back = origins::known(portal.portal_seen_from(Side::Apps, &asked.headers))?;
-            Ok(Met::Lead(Redirect::to(&format!("{back}{}", target(asked))).into_response()))
+            let back = origins::known(portal.portal_seen_from(Listener::Apps, &asked.headers))?;
+            Ok(Outcome::Redirect(Redirect::to(&format!("{back}{}", target(asked))).into_response()))
         }
-        _ => ask_for_ticket(asking, &target(asked), &asked.headers).map(Met::Lead),
+        _ => ask_for_ticket(asking, &target(asked), &asked.headers).map(Outcome::Redirect),
     }
 }
 
-/// Gives the visitor a hand, where they have none, and sends them to the portal with its palm.
-fn ask_for_ticket(asking: &Asking<'_>, target: &str, headers: &HeaderMap) -> Result<Response> {
+/// Sets a verifier cookie if there is none, and redirects to the portal with its challenge.
+fn ask_for_ticket(asking: &SessionRequest<'_>, target: &str, headers: &HeaderMap) -> Result<Response> {
     let portal = asking.portal;
-    let back = origins::known(portal.portal_seen_from(Side::Apps, headers))?;
+    let back = origins::known(portal.portal_seen_from(Listener::Apps, headers))?;
     let cookies = Cookies::of(portal);
-    let (hand, fresh) = match identity::cookie(headers, cookies.hand()) {
-        Cookie::One(hand) if hand.len() == 43 => (hand.to_owned(), None),
+    let (verifier, fresh) = match identity::cookie(headers, cookies.verifier()) {
+        Cookie::One(verifier) if verifier.len() == 43 => (verifier.to_owned(), None),
         _ => {
-            let hand = ticket::new_hand();
-            let cookie = cookies.set(cookies.hand(), &hand, "/s/");
-            (hand, Some((header::SET_COOKIE, cookie)))
+            let verifier = ticket::new_hand();
+            let cookie = cookies.set(cookies.verifier(), &verifier, "/s/");
+            (verifier, Some((header::SET_COOKIE, cookie)))
         }
     };
-    let address = format!("{back}{}", with(target, PALM, &ticket::palm(&hand)));
+    let address = format!("{back}{}", with(target, CHALLENGE, &ticket::challenge(&verifier)));
     Ok((AppendHeaders(fresh), Redirect::to(&address)).into_response())
 }
 
 /// A ticket for the app's cookie, in the browser that it was written for.
-async fn redeem(asking: &Asking<'_>, ticket: &str, clean: &str, asked: &Parts) -> Result<Response> {
+async fn redeem(asking: &SessionRequest<'_>, ticket: &str, clean: &str, asked: &Parts) -> Result<Response> {
     let portal = asking.portal;
     let cookies = Cookies::of(portal);
-    let Cookie::One(hand) = identity::cookie(&asked.headers, cookies.hand()) else {
+    let Cookie::One(verifier) = identity::cookie(&asked.headers, cookies.verifier()) else {
         return no_cookies(asking, asked);
     };
-    let login = portal.gateway.tickets.redeem(ticket, asking.id, hand, portal.clock.now());
+    let login = portal.gateway.tickets.redeem(ticket, asking.id, verifier, portal.clock.now());
     if let Some(login) = login
         && stands(portal, login, &asked.headers).await?.is_some()
     {
@@ -146,21 +146,20 @@ async fn stands(portal: &Portal, login: LoginId, headers: &HeaderMap) -> Result<
 }
 
 /// The end of a journey that would go round in circles.
-fn no_cookies(asking: &Asking<'_>, asked: &Parts) -> Result<Response> {
+fn no_cookies(asking: &SessionRequest<'_>, asked: &Parts) -> Result<Response> {
     let again = origins::known(asking.portal.open_url(&asked.headers, asking.id))?;
     let error = Error::forbidden(
-        "To open this session your browser must keep a cookie of this address, and exactly one. \
-         Allow cookies here, or remove those of this address, and try again. \
-         A link that somebody sent you from their address bar opens nothing either.",
+        "To open this session, your browser must accept one cookie from this address. Allow cookies here, or delete \
+         those of this address, and try again. Links that other users copied from their address bar do not work.",
     );
     let page = ErrorPage {
         layout: asking.portal.bare_layout(&asked.headers),
         status: error.status().as_u16(),
-        title: "Your browser's cookie is missing".to_owned(),
+        title: "The browser's cookie is missing".to_owned(),
         detail: error.detail().to_owned(),
         kind: String::new(),
         request_id: String::new(),
-        ways: vec![Way { href: again, label: "Try again".to_owned() }],
+        ways: vec![ErrorLink { href: again, label: "Try again".to_owned() }],
     };
     Ok(error.with_page(Page(page)))
 }
@@ -181,7 +180,7 @@ impl Cookies {
     }
 
     /// Tells one browser from another.
-    fn hand(self) -> &'static str {
+    fn verifier(self) -> &'static str {
         if self.prefixed { "__Host-lyceum_hand" } else { "lyceum_hand" }
     }
 

@@ -25,13 +25,13 @@ use parking_lot::RwLock;
 pub(super) use self::hosts::is_below;
 pub use self::watch::{cut_what_lost_access, expected, forget_ended};
 use super::{
-    APP, AppsOrigin, Portal, Side,
+    APP, AppsOrigin, Listener, Portal,
     claim::{self, Claimed},
     error::{Error, Result},
     extract::wants_html,
-    finish::{self, Asked},
     forwarded, guard,
     identity::Identity,
+    request_scope::{self, RequestFacts},
     ticket,
 };
 use crate::{
@@ -106,12 +106,12 @@ fn leads_to(endpoint: &Endpoint, route: &Route) -> bool {
 
 /// `/s/…` on the portal's own listener.
 pub async fn on_portal(State(portal): State<Arc<Portal>>, request: Request) -> Response {
-    answer(&portal, Side::Portal, request).await
+    answer(&portal, Listener::Portal, request).await
 }
 
 /// `/s/…` on the apps' listener. The login cookie means nothing here.
 pub async fn on_apps(State(portal): State<Arc<Portal>>, request: Request) -> Response {
-    answer(&portal, Side::Apps, request).await
+    answer(&portal, Listener::Apps, request).await
 }
 
 /// `/` on a session's own name.
@@ -139,13 +139,13 @@ impl From<Response> for Answer {
 }
 
 /// Lets a request in, or says why not.
-pub(super) async fn answer(portal: &Arc<Portal>, side: Side, mut request: Request) -> Response {
+pub(super) async fn answer(portal: &Arc<Portal>, side: Listener, mut request: Request) -> Response {
     let started = Instant::now();
     let claimed = claim::take(portal, &mut request);
-    let asked = Asked::of(side, request.method(), request.uri(), request.headers());
+    let asked = RequestFacts::of(side, request.method(), request.uri(), request.headers());
     let mut who = Identity::Nobody;
     let judged = AssertUnwindSafe(let_in(portal, side, request, &claimed, &mut who)).catch_unwind().await;
-    let judged = judged.unwrap_or_else(|panic| Ok(Answer::Ours(super::panicked(panic as Box<dyn Any + Send>))));
+    let judged = judged.unwrap_or_else(|panic| Ok(Answer::Ours(request_scope::panicked(panic as Box<dyn Any + Send>))));
     let count = |response: &Response| {
         let (status, elapsed) = (response.status().as_u16(), started.elapsed());
         portal.metrics.answered(asked.method.as_str(), APP, status, elapsed);
@@ -156,7 +156,14 @@ pub(super) async fn answer(portal: &Arc<Portal>, side: Side, mut request: Reques
         Ok(Answer::FromApp(response)) => {
             let (status, milliseconds) = count(&response);
             // A notebook asks several times a second: its traffic is told on demand only.
-            tracing::debug!(method, route = APP, status, milliseconds, user = who.told(), "passed on");
+            tracing::debug!(
+                method,
+                route = APP,
+                status,
+                milliseconds,
+                user = who.user_id_for_log(),
+                "request forwarded"
+            );
             response
         }
         judged => {
@@ -164,8 +171,8 @@ pub(super) async fn answer(portal: &Arc<Portal>, side: Side, mut request: Reques
                 Ok(Answer::Ours(response) | Answer::FromApp(response)) => response,
                 Err(error) => error.into_response(),
             };
-            let id = finish::request_id();
-            let response = finish::complete(portal, &asked, &who, &id, response);
+            let id = request_scope::request_id();
+            let response = request_scope::complete(portal, &asked, &who, &id, response);
             let (status, milliseconds) = count(&response);
             // So are its attempts to reach an app that is away.
             if status < 500 {
@@ -175,7 +182,7 @@ pub(super) async fn answer(portal: &Arc<Portal>, side: Side, mut request: Reques
                     route = APP,
                     status,
                     milliseconds,
-                    user = who.told(),
+                    user = who.user_id_for_log(),
                     "answered"
                 );
             } else {
@@ -185,7 +192,7 @@ pub(super) async fn answer(portal: &Arc<Portal>, side: Side, mut request: Reques
                     route = APP,
                     status,
                     milliseconds,
-                    user = who.told(),
+                    user = who.user_id_for_log(),
                     "answered"
                 );
             }
@@ -197,7 +204,7 @@ pub(super) async fn answer(portal: &Arc<Portal>, side: Side, mut request: Reques
 /// Settles who is asking, by the rules of the listener that was asked.
 async fn let_in(
     portal: &Arc<Portal>,
-    side: Side,
+    side: Listener,
     request: Request,
     claimed: &Claimed,
     who: &mut Identity,
@@ -205,11 +212,11 @@ async fn let_in(
     let (mut asked, body) = request.into_parts();
     let id = session_path(asked.uri.path()).map(|(id, _)| id).map_err(|fault| match fault {
         PathFault::NoSession => Error::not_found(),
-        PathFault::DotSegment => Error::malformed("The address has a dot segment."),
+        PathFault::DotSegment => Error::malformed("The address contains the segment `.` or `..`."),
     })?;
-    let asking = Asking { portal, side, id, generation: portal.access.generation() };
+    let asking = SessionRequest { portal, side, id, generation: portal.access.generation() };
     match side {
-        Side::Portal => {
+        Listener::Portal => {
             let own = match portal.config.apps {
                 AppsOrigin::Path => take_the_apps_own(&mut asked.headers),
                 _ => Vec::new(),
@@ -221,20 +228,22 @@ async fn let_in(
             let principal = who.principal()?.ok_or_else(Error::unauthenticated)?;
             asking.on_portal(&principal, asked, body).await
         }
-        Side::Apps => {
+        Listener::Apps => {
             if let AppsOrigin::Subdomain(domain) = &portal.config.apps
                 && !hosts::names(&asked.headers, &asked.uri.path()[SESSION], domain)
             {
                 return Err(Error::not_found());
             }
             match handover::meet(&asking, &asked).await? {
-                handover::Met::Known(principal) if claimed.contradicts(&principal) => Err(Error::unauthenticated()),
-                handover::Met::Known(principal) => {
+                handover::Outcome::SignedIn(principal) if claimed.contradicts(&principal) => {
+                    Err(Error::unauthenticated())
+                }
+                handover::Outcome::SignedIn(principal) => {
                     *who = Identity::Somebody(principal.clone());
                     origins::check(&asked, |headers| origins::is_apps(portal, headers, id))?;
                     asking.enter(&principal, asked, body).await
                 }
-                handover::Met::Lead(response) => Ok(response.into()),
+                handover::Outcome::Redirect(response) => Ok(response.into()),
             }
         }
     }
@@ -254,21 +263,23 @@ fn take_the_apps_own(headers: &mut HeaderMap) -> Vec<HeaderValue> {
     own
 }
 
-/// A request for a session, and what was true when it came.
-struct Asking<'a> {
+/// Describes a request for a session, with the state at its arrival.
+struct SessionRequest<'a> {
     portal: &'a Arc<Portal>,
-    side: Side,
+    side: Listener,
     id: SessionId,
     /// Of the access, before anybody was judged.
     generation: i64,
 }
 
-impl Asking<'_> {
+impl SessionRequest<'_> {
     async fn on_portal(&self, principal: &Arc<Principal>, asked: Parts, body: Body) -> Result<Answer> {
         let portal = self.portal;
         let Credential::Login { id: login, .. } = principal.credential else {
             if !principal.scopes_allow(scopes::APPS.look) {
-                return Err(Error::forbidden("This token's scopes do not include `sessions:connect`."));
+                return Err(Error::forbidden(
+                    "This token's scopes do not allow this. It needs the scope `sessions:connect`.",
+                ));
             }
             return self.enter(principal, asked, body).await;
         };

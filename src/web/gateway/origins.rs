@@ -9,7 +9,7 @@ use crate::{
     model::SessionId,
     proxy,
     web::{
-        AppsOrigin, Portal, Side,
+        AppsOrigin, Listener, Portal,
         error::{Error, Result},
         guard,
     },
@@ -32,10 +32,10 @@ impl Portal {
 
     /// What to put before a link to the portal: nothing where it was the portal that was
     /// asked. From the apps' listener it is the same host with our port.
-    pub fn portal_seen_from(&self, side: Side, headers: &HeaderMap) -> String {
+    pub fn portal_seen_from(&self, side: Listener, headers: &HeaderMap) -> String {
         let origin = match side {
-            Side::Portal => return String::new(),
-            Side::Apps => self.config.origin(headers),
+            Listener::Portal => return String::new(),
+            Listener::Apps => self.config.origin(headers),
         };
         if self.config.public_url.is_some() {
             return origin;
@@ -55,8 +55,8 @@ impl Portal {
 pub(super) fn known(origin: String) -> Result<String> {
     if origin.is_empty() {
         return Err(Error::malformed(
-            "The portal is not known by this name. Open it by its address or its host's name; \
-             an administrator can make this name known as `server.public_url`.",
+            "The portal is not available under this name. Open it by its address or its host's name. An administrator \
+             can set this name as `server.public_url`.",
         ));
     }
     Ok(origin)

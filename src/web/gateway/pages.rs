@@ -8,21 +8,22 @@ use axum::{
     response::{IntoResponse, Redirect},
 };
 
-use super::{Answer, Asking, is_reading};
+use super::{Answer, SessionRequest, is_reading};
 use crate::{
     auth::Principal,
     model::{Session, SessionState, job::Attempt},
     web::{
-        Portal, Side, cards,
+        Listener, Portal,
         error::{Error, Result},
         extract::wants_html,
         guard,
         page::{Layout, Nav, Page, Theme},
+        sessions::cards,
         views::{self, TerminalPage},
     },
 };
 
-impl Asking<'_> {
+impl SessionRequest<'_> {
     /// Not theirs, or over: 404, or the page that says why it ended.
     pub(super) async fn closed(&self, principal: &Arc<Principal>, asked: &Parts) -> Result<Answer> {
         let session = self.own_session(principal).await?;
@@ -33,7 +34,7 @@ impl Asking<'_> {
             return Ok(page);
         }
         if !is_reading(asked) || !wants_html(&asked.headers) {
-            return Err(Error::ended("This session has ended. Its page says why, and starts it again."));
+            return Err(Error::ended("This session has ended. Its page shows why, and you can start it again there."));
         }
         let layout = self.layout(principal, &asked.headers);
         let limits = self.portal.sessions.admission.limits(session.owner).await?;
@@ -51,7 +52,7 @@ impl Asking<'_> {
             return Err(Error::unavailable(
                 match session.state {
                     SessionState::Stopping | SessionState::Ended => "This session is being stopped.",
-                    _ => "This session does not run yet. Try again in a moment.",
+                    _ => "This session is not running yet. Try again in a moment.",
                 },
                 2,
             ));
@@ -61,7 +62,7 @@ impl Asking<'_> {
         let card = cards::card(self.portal, principal, &asked.headers, &session, &limits);
         let doing = self.portal.sessions.live(self.id).status.map(|status| status.step);
         let steps = views::ShowSession::steps(&session, doing.as_deref());
-        Ok(Page(views::Waiting::new(layout, card, steps)).into_response().into())
+        Ok(Page(views::WaitingPage::new(layout, card, steps)).into_response().into())
     }
 
     pub(super) async fn terminal(&self, principal: &Arc<Principal>, headers: &HeaderMap) -> Result<Answer> {
@@ -92,8 +93,8 @@ impl Asking<'_> {
     /// In path mode, as on the portal's own listener, this is a page of the portal like any other.
     fn layout(&self, principal: &Arc<Principal>, headers: &HeaderMap) -> Layout {
         match self.side {
-            Side::Portal => self.portal.layout_of(principal, Nav::None),
-            Side::Apps => Layout { theme: Theme::parse(&principal.theme), ..self.portal.bare_layout(headers) },
+            Listener::Portal => self.portal.layout_of(principal, Nav::None),
+            Listener::Apps => Layout { theme: Theme::parse(&principal.theme), ..self.portal.bare_layout(headers) },
         }
     }
 }
@@ -108,7 +109,7 @@ impl Portal {
     pub(in crate::web) fn bare_layout(&self, headers: &HeaderMap) -> Layout {
         Layout {
             insecure_http: self.config.insecure_http,
-            portal: self.portal_seen_from(Side::Apps, headers),
+            portal: self.portal_seen_from(Listener::Apps, headers),
             ..Layout::default()
         }
     }

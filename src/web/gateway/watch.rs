@@ -9,12 +9,12 @@ use crate::{nodes::Expects, proxy::Access, web::Portal};
 
 /// A login and a token also end by their age, which is not a change that anybody reports. A look
 /// asks memory alone.
-const LOOK_AGAIN: Duration = Duration::from_secs(3);
+const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 
 /// When somebody's access changes, and now and then, every live connection is judged again.
 pub async fn cut_what_lost_access(portal: Arc<Portal>) {
     let mut changes = portal.access.changes();
-    while !matches!(tokio::time::timeout(LOOK_AGAIN, changes.changed()).await, Ok(Err(_))) {
+    while !matches!(tokio::time::timeout(ACCESS_CHECK_INTERVAL, changes.changed()).await, Ok(Err(_))) {
         portal.live_requests.cut_what_lost_access(&portal.access).await;
         let tunnels = portal.gateway.proxy.tunnels();
         for holder in tunnels.holders() {

@@ -13,23 +13,25 @@ use serde::Deserialize;
 
 use super::several;
 use crate::{
-    admission::Standing,
+    admission::QuotaStatus,
     db::jobs::JobFilter,
     jobs::JobRequest,
     model::{
         JobId,
-        hold::{After, Needs},
+        hold::{Needs, Prerequisite},
         quota::Class,
     },
     sessions::StartRequest,
     sweeps::SweepRequest,
     web::{
-        Portal, cards,
+        Portal,
         error::{self, Error, Result},
         extract::{CurrentUser, Form, Query},
         page::{Nav, Page},
-        start_form as sessions,
-        views::{EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SlurmForm, Verdict, WorkForm},
+        sessions::{cards, form as sessions},
+        views::{
+            AdmissionPreview, EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SlurmForm, WorkForm,
+        },
     },
 };
 
@@ -63,7 +65,7 @@ pub async fn page(
         form.name.clone_from(&job.name);
         form.log_directory = like.log_directory.clone().unwrap_or_default();
         if like.group.is_none() {
-            form.group = sessions::charged_by_default(&standing.purse);
+            form.group = sessions::charged_by_default(&standing.billing_groups);
         }
         work = work_of(like);
         copy_of = Some((job.id.to_string(), job.name));
@@ -75,9 +77,9 @@ pub async fn page(
     view.copy_of = copy_of;
     if let Ok(asked) =
         request(&view.form, &WorkForm { is_script: true, script: "true".to_owned(), ..WorkForm::default() })
-        && let Ok(rehearsal) = portal.jobs.rehearse(user.actor(), asked).await
+        && let Ok(dry_run) = portal.jobs.rehearse(user.actor(), asked).await
     {
-        view.verdict = Some(Verdict::from(rehearsal.verdict));
+        view.verdict = Some(AdmissionPreview::from(dry_run.verdict));
     }
     Ok(Page(view).into_response())
 }
@@ -187,13 +189,13 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
         script = Some(work.script.clone());
         arguments = shlex::split(&work.arguments);
         if arguments.is_none() {
-            let message = "have a quotation mark that is never closed";
+            let message = "contain a quotation mark that is not closed";
             faults.push(error::FieldError::new("arguments", "malformed", message));
         }
     } else {
         let words = shlex::split(&work.command);
         if words.is_none() {
-            let message = "has a quotation mark that is never closed";
+            let message = "contains a quotation mark that is not closed";
             faults.push(error::FieldError::new("command", "malformed", message));
         }
         command = words.filter(|words| !words.is_empty());
@@ -203,14 +205,14 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
         if let Some((name, value)) = line.split_once('=') {
             variables.insert(name.trim().to_owned(), value.to_owned());
         } else {
-            let message = format!("`{line}` is no `NAME=value`");
+            let message = format!("`{line}` is not of the form `NAME=value`");
             faults.push(error::FieldError::new("variables", "malformed", message));
         }
     }
     let mut number = |field: &str, text: &str| {
         let number = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
         number.unwrap_or_else(|_err| {
-            faults.push(error::FieldError::new(field, "invalid_value", "is a whole number"));
+            faults.push(error::FieldError::new(field, "invalid_value", "must be a whole number"));
             None
         })
     };
@@ -223,8 +225,10 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
     let mut after = Vec::new();
     for id in work.after.split([' ', ',']).filter(|id| !id.is_empty()) {
         match id.parse() {
-            Ok(job) => after.push(After { job, needs }),
-            Err(_) => faults.push(error::FieldError::new("after", "malformed", format!("`{id}` is no job's id"))),
+            Ok(job) => after.push(Prerequisite { job, needs }),
+            Err(_) => {
+                faults.push(error::FieldError::new("after", "malformed", format!("`{id}` is not the ID of a job")));
+            }
         }
     }
     if !faults.is_empty() {
@@ -246,6 +250,7 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
         profile: like.profile,
         resources: like.resources,
         environment: like.environment,
+        image: like.image,
         modules: like.modules,
         variables: Some(variables).filter(|variables| !variables.is_empty()),
         group: like.group,
@@ -259,7 +264,7 @@ async fn view(
     portal: &Portal,
     user: &CurrentUser,
     headers: &HeaderMap,
-    standing: &Standing,
+    standing: &QuotaStatus,
     (form, work): (NewSessionForm, WorkForm),
     errors: Vec<FieldError>,
 ) -> Result<NewJob> {
@@ -273,8 +278,9 @@ async fn view(
         sizes: sessions::sizes(portal, standing, Class::Job),
         custom: Some(sessions::sliders(portal, standing)),
         gpu_models: sessions::gpu_models(portal),
-        groups: standing.purse.groups.iter().map(|group| group.name.clone()).collect(),
+        groups: standing.billing_groups.groups.iter().map(|group| group.name.clone()).collect(),
         environments: environments(portal),
+        images: sessions::images(portal, user),
         modules: sessions::modules(portal),
         durations: NewSession::durations(sessions::longest(portal, standing, Class::Job), chosen),
         meters: cards::meters(standing),
@@ -296,8 +302,7 @@ async fn live(portal: &Portal, user: &CurrentUser) -> Result<Vec<(String, String
 
 /// A job that names none starts at once, in what is there.
 fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
-    let at_once =
-        EnvironmentChoice { name: String::new(), title: "the default one, if it is ready".to_owned(), ready: true };
+    let at_once = EnvironmentChoice { name: String::new(), title: "default, if it is ready".to_owned(), ready: true };
     std::iter::once(at_once).chain(sessions::environments(portal)).collect()
 }
 

@@ -24,66 +24,75 @@ use super::{
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging, id_asked},
     sessions::{AdmissionAnswer, estimated_start, waiting_since},
-    streams::{Mark, Subject, follow_events, sse_for},
+    streams::{EventId, Subject, follow_events, sse_for},
 };
 use crate::{
     apps::base_url,
     db::jobs::JobFilter,
     jobs::{Changes, JobRequest},
     model::{
-        EndReason, Gpu, Job, JobId, Resources, Role, SessionState, SweepId, Timestamp, UserId,
-        hold::After,
-        job::{Visibility, Work},
+        EndReason, Gpu, Job, JobId, Outcome, Resources, Role, SessionState, SweepId, Timestamp, UserId,
+        hold::Prerequisite,
+        job::{JobProgram, Visibility},
         quota::Reason,
     },
     sweeps::SweepRequest,
 };
 
-/// A job, as the API shows it: where it is in its life is that of its latest attempt.
+/// A job. Its state and its end are those of the latest attempt.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Job)]
 pub struct JobView {
     #[schema(value_type = String, format = "uuid")]
     pub id: JobId,
-    /// The owner's name.
+    /// The user name of the owner.
     pub owner: String,
     pub name: String,
     pub state: SessionState,
-    /// Why it waits, or why it was refused.
+    /// Why it is pending, or why it was rejected.
     pub reasons: Vec<Reason>,
     pub end_reason: Option<EndReason>,
+    /// How it turned out; null before the end.
+    pub outcome: Option<Outcome>,
     pub exit_code: Option<i64>,
     /// The number of the signal that ended it.
     pub signal: Option<i64>,
-    /// Since when nobody can be asked about it.
+    /// Since when the scheduler has not reported its state; null if the state is known.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub unknown_since: Option<Timestamp>,
+    /// Since when its batch system has it suspended. Its time limit is paused meanwhile.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub suspended_since: Option<Timestamp>,
     pub resources: Resources,
     pub gpus: Vec<Gpu>,
     pub profile: Option<String>,
     pub environment: Option<String>,
+    /// The container image that it runs in, instead of an environment.
+    pub image: Option<String>,
+    /// The digest of that image for the latest attempt; null before its start.
+    pub image_digest: Option<String>,
     /// Environment modules that are loaded before it starts.
     pub modules: Vec<String>,
-    /// The group that it is charged to, as it was called then.
+    /// The group that it is charged to, with the group's name at that time.
     pub group: Option<String>,
     pub cluster: String,
     pub node: Option<String>,
-    /// 1, 2, 3 …
+    /// Number of the latest attempt, from 1.
     pub attempt: i64,
-    /// How often it is still tried again by itself.
+    /// Number of automatic retries that are left.
     pub retries_left: i64,
     pub working_directory: Option<String>,
     pub log_directory: Option<String>,
     pub time_limit_seconds: i64,
     #[schema(value_type = String, format = "date-time")]
     pub created_at: Timestamp,
-    /// Since when its attempt waits, while it does.
+    /// Since when its attempt has been pending; null in other states.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub waiting_since: Option<Timestamp>,
-    /// When its program came to run.
+    /// When its program started.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub started_at: Option<Timestamp>,
-    /// When its time limit ends it.
+    /// When it reaches its time limit.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub expires_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -93,24 +102,24 @@ pub struct JobView {
     pub tags: Vec<String>,
     pub starred: bool,
     pub visibility: Visibility,
-    /// A sentence for people.
+    /// More about the current state or the end, in one sentence.
     pub detail: Option<String>,
-    /// The sweep or array that it is a task of, and which; lists leave this and the rest out.
+    /// The sweep or array that it is a task of. This field and the following ones are not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = Option<String>, format = "uuid")]
     pub sweep: Option<SweepId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub index: Option<i64>,
-    /// When it begins at the latest, where it waits for room and that can be told; lists leave it out.
+    /// The latest time that it is expected to start. Null if it is not pending or if the time is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = Option<String>, format = "date-time")]
     pub estimated_start: Option<Timestamp>,
-    /// Where its owner opens a terminal inside it, while it runs; lists leave it out.
+    /// The address of a terminal inside the running job, for its owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub terminal_url: Option<String>,
-    /// What it runs; lists leave it out.
+    /// The command that it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub command: Option<Vec<String>>,
@@ -125,22 +134,22 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub login_shell: Option<bool>,
-    /// Over how many nodes it lies; `resources` are those of all of them together.
+    /// Number of nodes. `resources` are those of all nodes together.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub nodes: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub tasks_per_node: Option<i64>,
-    /// How long after a failure it is tried again.
+    /// Retry delay after a failure in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub retry_wait_seconds: Option<i64>,
-    /// Which jobs had to end first; for its owner alone.
+    /// The jobs that it depends on. Only its owner sees them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
-    pub after: Option<Vec<After>>,
-    /// For its owner alone.
+    pub after: Option<Vec<Prerequisite>>,
+    /// The environment variables. Only its owner sees them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub variables: Option<BTreeMap<String, String>>,
@@ -148,6 +157,7 @@ pub struct JobView {
 
 impl From<Job> for JobView {
     fn from(job: Job) -> Self {
+        let outcome = job.latest.outcome();
         let latest = job.latest;
         let spec = latest.spec;
         Self {
@@ -157,13 +167,17 @@ impl From<Job> for JobView {
             state: latest.state,
             reasons: latest.reasons,
             end_reason: latest.end_reason,
+            outcome,
             exit_code: latest.exit_code,
             signal: latest.signal,
             unknown_since: latest.unknown_since,
+            suspended_since: latest.suspended_since,
             resources: spec.resources,
             gpus: latest.gpus,
             profile: spec.profile,
             environment: spec.environment,
+            image: spec.image,
+            image_digest: latest.image_digest,
             modules: spec.modules,
             group: spec.group,
             cluster: latest.cluster,
@@ -217,8 +231,8 @@ async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
     let after = is_own.then_some(task.after);
     let retry_wait_seconds = Some(task.retry_wait_seconds);
     let (command, script) = match task.work {
-        Work::Command(argv) => (Some(argv), None),
-        Work::Script(text) => (None, Some(text)),
+        JobProgram::Command(argv) => (Some(argv), None),
+        JobProgram::Script(text) => (None, Some(text)),
     };
     Ok(JobView {
         sweep,
@@ -238,29 +252,32 @@ async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
     })
 }
 
-/// `?state=&owner=` and more of the list, with paging.
+/// Filters and paging of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobParameters {
     #[param(value_type = Option<String>)]
     state: Option<String>,
-    /// Somebody's name, or `*` for everybody: those of their jobs that one may see.
+    /// A user name, or `*` for all users. Only jobs that are visible to you are listed. By default, your own jobs are
+    /// listed.
     owner: Option<String>,
     tag: Option<String>,
-    /// The name of the group that it is charged to.
+    /// The name of the group that the job is charged to.
     group: Option<String>,
-    /// Those with a star alone.
+    /// Only starred jobs.
     starred: Option<bool>,
-    /// A part of the name.
+    /// Part of the name.
     search: Option<String>,
-    /// What the id begins or ends with.
+    /// The beginning or the end of the id.
     id: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
 
-/// One's own jobs, newest first, ended ones included.
+/// Lists jobs, newest first, including ended ones.
+///
+/// By default, only your own jobs are listed.
 #[utoipa::path(get, path = "/jobs", tag = "jobs", params(JobParameters),
     responses((status = 200, body = Listed<JobView>)))]
 pub async fn list(
@@ -273,7 +290,7 @@ pub async fn list(
     let state = match parameters.state.as_deref() {
         None | Some("") => None,
         Some(word) => {
-            let expected = "One of queued, starting, running, stopping, ended.";
+            let expected = "Must be queued, starting, running, stopping or ended.";
             Some(word.parse().map_err(|_err| Error::field("state", "invalid_value", expected))?)
         }
     };
@@ -315,9 +332,12 @@ async fn owner_asked(portal: &Portal, user: &CurrentUser, asked: Option<&str>) -
     }
 }
 
-/// Asks for a job. It starts as soon as the quota and the machine allow.
+/// Submits a job.
+///
+/// It starts as soon as the quota and the free resources allow.
 #[utoipa::path(post, path = "/jobs", tag = "jobs", request_body = JobRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Requests that repeat a key return the first \
+                                                                       result.")),
     responses((status = 201, body = JobView)))]
 pub async fn submit(
     user: CurrentUser,
@@ -332,14 +352,17 @@ pub async fn submit(
             let sweep = portal.sweeps.submit(user.actor(), many, key.as_deref()).await?;
             let first = portal.sweeps.job_at(&sweep, 0).await?;
             // Where nothing may wait now, the first task is not a job yet.
-            first
-                .ok_or_else(|| Error::conflict("The array is written, and its tasks begin as soon as there is room."))?
+            first.ok_or_else(|| {
+                Error::conflict("The array was created. Its tasks start as soon as there are free resources.")
+            })?
         }
     };
     Ok(Created(format!("/api/v1/jobs/{}", job.id), whole(&portal, user.id(), job).await?))
 }
 
-/// What would be decided about a job: a dry run, nothing is written.
+/// Returns whether a job would start now, wait or be rejected.
+///
+/// A dry run: nothing is stored.
 #[utoipa::path(post, path = "/jobs/admission", tag = "jobs", request_body = JobRequest,
     responses((status = 200, body = AdmissionAnswer)))]
 pub async fn admission(
@@ -347,10 +370,11 @@ pub async fn admission(
     State(portal): State<Arc<Portal>>,
     Json(request): Json<JobRequest>,
 ) -> Result<axum::Json<AdmissionAnswer>> {
-    let rehearsal = portal.jobs.rehearse(user.actor(), request).await?;
-    Ok(axum::Json(AdmissionAnswer::new(rehearsal, portal.clock.now())))
+    let dry_run = portal.jobs.rehearse(user.actor(), request).await?;
+    Ok(axum::Json(AdmissionAnswer::new(dry_run, portal.clock.now())))
 }
 
+/// Returns a job.
 #[utoipa::path(get, path = "/jobs/{id}", tag = "jobs", params(("id" = String, Path)),
     responses((status = 200, body = JobView)))]
 pub async fn find(
@@ -362,7 +386,7 @@ pub async fn find(
     Ok(axum::Json(whole(&portal, user.id(), job).await?))
 }
 
-/// Changes its name, notes, tags, star or visibility.
+/// Changes name, notes, tags, star or visibility of your job.
 #[utoipa::path(patch, path = "/jobs/{id}", tag = "jobs", params(("id" = String, Path)), request_body = Changes,
     responses((status = 200, body = JobView)))]
 pub async fn change(
@@ -375,7 +399,9 @@ pub async fn change(
     Ok(axum::Json(whole(&portal, user.id(), job).await?))
 }
 
-/// Deletes an ended job and its logs; what it used stays in the history of use.
+/// Deletes your ended job and its logs.
+///
+/// Its usage stays in the usage history.
 #[utoipa::path(delete, path = "/jobs/{id}", tag = "jobs", params(("id" = String, Path)),
     responses((status = 204), (status = 409, description = "It has not ended", body = Problem)))]
 pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<StatusCode> {
@@ -383,7 +409,9 @@ pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id)
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Asks for its end; fine when it has ended already.
+/// Cancels a job.
+///
+/// Succeeds if it has already ended.
 #[utoipa::path(post, path = "/jobs/{id}/cancel", tag = "jobs", params(("id" = String, Path)),
     responses((status = 202, body = JobView)))]
 pub async fn cancel(
@@ -395,7 +423,7 @@ pub async fn cancel(
     Ok(Accepted(whole(&portal, user.id(), job).await?))
 }
 
-/// Runs an ended job again, as its next attempt.
+/// Runs an ended job again as its next attempt.
 #[utoipa::path(post, path = "/jobs/{id}/resume", tag = "jobs", params(("id" = String, Path)),
     responses((status = 202, body = JobView), (status = 409, description = "It has not ended", body = Problem)))]
 pub async fn resume(
@@ -407,11 +435,14 @@ pub async fn resume(
     Ok(Accepted(whole(&portal, user.id(), job).await?))
 }
 
-/// Asks for a new job like this one, with what the request names instead. It is one's own,
-/// whosever the original is; `{}` changes nothing.
+/// Submits a copy of a job.
+///
+/// Fields of the request replace those of the original; `{}` changes nothing. The copy is yours, whoever owns the
+/// original.
 #[utoipa::path(post, path = "/jobs/{id}/clone", tag = "jobs", request_body = JobRequest,
     params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Requests that repeat a key return the first \
+                                                                    result.")),
     responses((status = 202, body = JobView)))]
 pub async fn copy(
     user: CurrentUser,
@@ -424,26 +455,28 @@ pub async fn copy(
     Ok(Accepted(whole(&portal, user.id(), job).await?))
 }
 
-/// Which part of the log: all that is kept of the latest attempt's where nothing is said.
+/// Selects a part of the log. By default, everything that is kept of the latest attempt.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobLogParameters {
-    /// At most so many lines, the last ones.
+    /// Maximum number of lines to return, counted from the end.
     #[param(minimum = 1, maximum = 10_000)]
     tail: Option<i64>,
-    /// What comes behind so many bytes, counted from the first that the attempt ever wrote: the header `Log-End` of
-    /// the answer before.
+    /// Only what follows this offset in bytes, counted from the first byte that the attempt ever wrote: the header
+    /// `Log-End` of the previous response.
     offset: Option<u64>,
-    /// Of which attempt; the latest when nothing is said, and whoever follows that goes on to the ones after it.
+    /// Number of the attempt. By default the latest; a followed log then continues with later attempts.
     #[param(minimum = 1)]
     attempt: Option<i64>,
 }
 
-/// The log as plain text, or, for `Accept: text/event-stream`, followed as it grows; `Last-Event-ID` resumes.
+/// Returns the log as plain text.
+///
+/// With `Accept: text/event-stream`, follows it as it grows; `Last-Event-ID` resumes.
 #[utoipa::path(get, path = "/jobs/{id}/log", tag = "jobs", params(("id" = String, Path), JobLogParameters),
     responses((status = 200, content_type = "text/plain", body = String),
-        (status = 429, description = "Too many of your event streams are open", body = Problem)))]
+        (status = 429, description = "You have too many event streams open", body = Problem)))]
 pub async fn log(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -451,14 +484,16 @@ pub async fn log(
     Id(id): Id<JobId>,
     Query(JobLogParameters { tail, offset, attempt }): Query<JobLogParameters>,
 ) -> Result<Response> {
-    let part = super::log::Part { tail, offset, attempt };
-    super::log::answer(portal, user, &headers, super::log::Whose::Job(id), part).await
+    let part = super::log::LogPart { tail, offset, attempt };
+    super::log::answer(portal, user, &headers, super::log::LogSource::Job(id), part).await
 }
 
-/// What happened to all attempts of a job, as server-sent events with ids; `Last-Event-ID` resumes.
+/// Streams the events of all attempts of a job as server-sent events with ids.
+///
+/// `Last-Event-ID` resumes.
 #[utoipa::path(get, path = "/jobs/{id}/events", tag = "jobs", params(("id" = String, Path)),
     responses((status = 200, content_type = "text/event-stream", body = String),
-        (status = 429, description = "Too many of your event streams are open", body = Problem)))]
+        (status = 429, description = "You have too many event streams open", body = Problem)))]
 pub async fn events(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -467,5 +502,11 @@ pub async fn events(
 ) -> Result<Response> {
     portal.jobs.find(user.actor(), id).await?;
     let reader = user.id();
-    sse_for(&portal, reader, follow_events(portal.clone(), user, Subject::Job(id), Mark::resumed(&headers)))
+    sse_for(&portal, reader, follow_events(portal.clone(), user, Subject::Job(id), EventId::resumed(&headers)))
+}
+
+/// Returns what a job that has not started waits for, in the words of its card.
+pub(super) async fn why_it_waits(portal: &Portal, user: &CurrentUser, job: Option<JobId>) -> Option<String> {
+    let latest = portal.jobs.find(user.actor(), job?).await.ok()?.latest;
+    latest.reasons.into_iter().next().map(|reason| reason.hint)
 }

@@ -13,26 +13,27 @@ use serde::Deserialize;
 use super::terminal_url;
 use crate::{
     db::jobs::JobFilter,
-    jobs::{Changes, Error as JobError, Happening},
-    model::{Job, JobId, Role, SessionState, hold::Pause, job::Work, time::human_duration},
+    jobs::{Changes, Error as JobError, JobEvent},
+    model::{Job, JobId, Role, SessionState, hold::Pause, job::JobProgram, time::human_duration},
+    sessions::program_notes,
     web::{
-        Portal, cards,
+        Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
         href::href,
         markdown::Markdown,
         page::{Nav, Page},
         paging::{Listed, Paging},
-        start_form,
+        sessions::{cards, form as session_form, hardware},
         views::{
-            self, Circumstances, FieldError, Followed, JobForm, JobRow, JobSearch, JobsPage, Moment, ShowJob,
+            self, FieldError, FollowedJob, JobForm, JobRow, JobSearch, JobsPage, Moment, SentenceContext, ShowJob,
             ShowSession, TimelineLine, sentence,
         },
     },
 };
 
 /// How many a page of the list shows.
-const SHOWN: i64 = 50;
+const PAGE_SIZE: i64 = 50;
 
 /// How much of the log the page brings along (bytes).
 const LOG_WINDOW: u64 = 32 * 1024;
@@ -40,7 +41,7 @@ const LOG_WINDOW: u64 = 32 * 1024;
 /// The address of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub struct Visit {
+pub struct PageParams {
     find: String,
     state: String,
     tag: String,
@@ -52,7 +53,7 @@ pub struct Visit {
     failed: String,
 }
 
-impl Visit {
+impl PageParams {
     /// The address of a page of this list.
     fn address(&self, cursor: Option<&str>) -> String {
         let pairs = [
@@ -72,7 +73,7 @@ impl Visit {
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let now = portal.clock.now();
     let search = JobSearch {
@@ -84,7 +85,7 @@ pub async fn list(
         starred: !visit.starred.is_empty(),
         all: !visit.all.is_empty(),
     };
-    let paging = Paging::new(Some(SHOWN), visit.cursor.clone());
+    let paging = Paging::new(Some(PAGE_SIZE), visit.cursor.clone());
     let filter = JobFilter {
         reader: (user.user.role < Role::Operator).then(|| user.id()),
         owner: (!search.all).then(|| user.id()),
@@ -96,16 +97,16 @@ pub async fn list(
         find: &search.find,
         id: None,
         before: paging.after()?,
-        limit: SHOWN + 1,
+        limit: PAGE_SIZE + 1,
     };
-    let Listed { items, next_cursor } = Listed::new(portal.jobs.list(filter).await?, SHOWN, |job: &Job| job.id);
-    let try_key = (items.is_empty() && !search.narrows()).then(start_form::new_key);
+    let Listed { items, next_cursor } = Listed::new(portal.jobs.list(filter).await?, PAGE_SIZE, |job: &Job| job.id);
+    let try_key = (items.is_empty() && !search.narrows()).then(session_form::new_key);
     let rows = items.into_iter().map(|job| {
         let is_own = job.owner == user.id();
         JobRow::new(job, is_own, now)
     });
     let pauses = portal.jobs.pauses(user.id()).await?;
-    let purse = portal.db.purse_of(user.id()).await?;
+    let billing_groups = portal.db.billing_groups_of(user.id()).await?;
     let view = JobsPage {
         pauses: pauses.iter().map(Pause::sentence).collect(),
         is_paused: pauses.iter().any(|pause| !pause.of_everybody),
@@ -113,9 +114,9 @@ pub async fn list(
         layout: portal.layout_of(&user.0, Nav::Jobs),
         notice: notice(&visit.done),
         error: (!visit.failed.is_empty())
-            .then(|| "Some were left as they are: they are not in a state for that.".to_owned()),
+            .then(|| "Some jobs were not changed, because their state does not allow it.".to_owned()),
         rows: rows.collect(),
-        groups: purse.groups.into_iter().map(|group| group.name).collect(),
+        groups: billing_groups.groups.into_iter().map(|group| group.name).collect(),
         try_key,
         has_queue: portal.sessions.scheduler.has_queue(),
         here: visit.address(visit.cursor.as_deref()),
@@ -131,9 +132,9 @@ fn notice(done: &str) -> Option<String> {
     let count: u32 = count.parse().ok()?;
     let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
     Some(match what {
-        "cancel" => format!("{jobs} asked to end."),
+        "cancel" => format!("Cancelling {jobs}."),
         "delete" => format!("{jobs} deleted."),
-        "star" => format!("{jobs} with a star now."),
+        "star" => format!("{jobs} starred."),
         "tag" => format!("{jobs} tagged."),
         _ => return None,
     })
@@ -144,7 +145,7 @@ pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, for
     let actor = user.actor();
     let deed = form.get("do");
     if !["cancel", "delete", "star", "tag"].contains(&deed) {
-        return Err(Error::field("do", "invalid_value", "One of cancel, delete, star, tag."));
+        return Err(Error::field("do", "invalid_value", "Must be cancel, delete, star or tag."));
     }
     let (mut done, mut failed) = (0, 0);
     for id in form.all("job").take(500).filter_map(|id| id.parse::<JobId>().ok()) {
@@ -201,37 +202,43 @@ async fn view(
     let task = portal.jobs.task(&job).await?;
     let log = portal.jobs.log_tail(&job, None, LOG_WINDOW).await?;
     let live = portal.sessions.live(job.latest.id);
-    let around = Circumstances {
+    let around = SentenceContext {
         now,
-        step: live.status.map(|status| status.step),
+        step: live.status.as_ref().map(|status| status.step.clone()),
         is_own,
         drained_at: portal.sessions.drained_at(&job.latest),
         estimated_start: live.estimated_start,
-        ..Circumstances::default()
+        ..SentenceContext::default()
     };
     let (class, word) = views::session_badge(&job.latest);
     let mut facts = ShowSession::facts(&job.latest, "Job");
     facts.retain(|(label, _)| !["Program", "Extensions"].contains(label));
-    if 0 < job.retries_left && is_live {
+    if job.retries_left > 0 && is_live {
         let wait = match task.retry_wait_seconds {
             0 => String::new(),
-            seconds => format!(", {} later", human_duration(seconds)),
+            seconds => format!(", after {}", human_duration(seconds)),
         };
         let times = if job.retries_left == 1 { "once".to_owned() } else { format!("up to {} times", job.retries_left) };
-        facts.push(("Tried again when it fails", format!("{times}{wait}")));
+        facts.push(("Retries after a failure", format!("{times}{wait}")));
     }
     if !task.start.arguments.is_empty() {
         facts.push(("Arguments", quoted(&task.start.arguments)));
     }
     if task.start.login_shell {
-        facts.push(("Starts like", "a login shell".to_owned()));
+        facts.push(("Environment of", "a login shell".to_owned()));
+    }
+    let measured = portal.sessions.hardware_of(job.latest.id).await?;
+    let efficiency = measured.and_then(|measured| hardware::efficiency(&job.latest, &measured, &task.shape));
+    let requested = task.shape.share(job.latest.spec.resources.clone());
+    if let Some(efficiency) = &efficiency {
+        facts.push(("Used", efficiency.summary(&requested)));
     }
     let follows = if is_own { portal.jobs.dependencies(&job).await? } else { Vec::new() };
     let moments = ShowSession::moments(&job.latest, now);
     let sweep = portal.sweeps.of_job(job.id).await?.filter(|_| is_own || cards::is_operator(user));
     let (is_script, program) = match task.work {
-        Work::Command(argv) => (false, quoted(&argv)),
-        Work::Script(text) => (true, text),
+        JobProgram::Command(argv) => (false, quoted(&argv)),
+        JobProgram::Script(text) => (true, text),
     };
     Ok(ShowJob {
         layout: portal.layout_of(&user.0, Nav::Jobs),
@@ -244,6 +251,9 @@ async fn view(
         several: 1 < job.attempt,
         caveats: ShowSession::caveats(&job.latest, &portal.sessions.scheduler.stock().inventory()),
         ask: job.latest.asked.as_ref().filter(|_| is_live).map(|asked| (asked.by.clone(), Moment::ago(asked.at, now))),
+        program_notes: live.status.iter().filter(|_| is_live).flat_map(program_notes).collect(),
+        idle_gpus: hardware::idle_sentence(portal, &job.latest),
+        advice: efficiency.and_then(|efficiency| efficiency.advice(&requested)),
         is_own,
         is_live,
         terminal: terminal_url(&job, user.id()),
@@ -257,7 +267,7 @@ async fn view(
         variables: if is_own { task.variables.into_iter().collect() } else { Vec::new() },
         facts,
         sweep: sweep.map(|(sweep, _)| (sweep.id.to_string(), sweep.name)),
-        follows: follows.into_iter().map(Followed::from).collect(),
+        follows: follows.into_iter().map(FollowedJob::from).collect(),
         moments: moments.into_iter().filter(|(label, _)| *label != "Last used").collect(),
         notes: Markdown::new(&job.notes),
         name: job.name,
@@ -275,10 +285,10 @@ fn quoted(words: &[String]) -> String {
 }
 
 /// The latest line first; each with how long its state lasted.
-fn timeline(happened: Vec<Happening>, now: crate::model::Timestamp) -> Vec<TimelineLine> {
+fn timeline(happened: Vec<JobEvent>, now: crate::model::Timestamp) -> Vec<TimelineLine> {
     let next: Vec<_> =
         happened.iter().skip(1).map(|next| (next.attempt, next.event.at)).map(Some).chain([None]).collect();
-    let lines = happened.into_iter().zip(next).map(|(Happening { attempt, event }, next)| TimelineLine {
+    let lines = happened.into_iter().zip(next).map(|(JobEvent { attempt, event }, next)| TimelineLine {
         at: Moment::clock(event.at, now),
         attempt,
         state: event.state.as_str(),
@@ -302,7 +312,7 @@ pub async fn change(
     let job = portal.jobs.own(user.actor(), id).await?;
     let tags = form.get("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned);
     let visibility = form.get("visibility");
-    let words = "One of private, group, everybody.";
+    let words = "Must be private, group or everybody.";
     let changes = Changes {
         name: Some(form.get("name").to_owned()),
         notes: Some(form.get("notes").to_owned()),

@@ -32,14 +32,14 @@ pub(super) fn request(form: &SeveralForm, job: JobRequest) -> Result<SweepReques
         if let Some((name, values)) = line.split_once('=') {
             parameters.insert(name.trim().to_owned(), Values::Text(values.trim().to_owned()));
         } else {
-            let message = format!("`{line}` is no `name = values`");
+            let message = format!("`{line}` is not of the form `name = values`");
             faults.push(FieldError::new("parameters", "malformed", message));
         }
     }
     let mut number = |field: &str, text: &str| {
         let number: Result<Option<i64>, _> = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
         number.unwrap_or_else(|_err| {
-            faults.push(FieldError::new(field, "invalid_value", "is a whole number"));
+            faults.push(FieldError::new(field, "invalid_value", "must be a whole number"));
             None
         })
     };

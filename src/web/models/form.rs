@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The fields of the configuration that the form has.
-pub const FIELDS: [&str; 30] = [
+pub const FIELDS: [&str; 32] = [
     "network.name",
     "network.pretrained",
     "network.freeze",
@@ -40,6 +40,8 @@ pub const FIELDS: [&str; 30] = [
     "augmentation.noise",
     "class_weights",
     "early_stopping.patience",
+    "checkpoints.every_epochs",
+    "checkpoints.keep_last",
     "precision",
     "backend",
 ];

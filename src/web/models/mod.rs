@@ -3,11 +3,12 @@
 
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
-pub mod ask;
+pub mod bundles;
+pub mod details;
 pub mod form;
-pub mod judged;
 pub mod pages;
 pub mod precisions;
+pub mod prediction;
 pub mod preview;
 pub mod routes;
 
@@ -35,44 +36,47 @@ use crate::{
         job::Visibility,
         trained::{ModelState, Speed},
     },
-    models::{self, Evaluation, NewModel, Predictions, Snapshots, Wanted, policy::Curve, schema},
+    models::{
+        self, Evaluation, NewModel, Prediction, PredictionQuery, Predictions, Snapshots, TrainingProgress,
+        policy::Curve, schema,
+    },
 };
 
-/// A model: what a training job trains.
+/// A model that a job trains.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Model)]
 pub struct ModelView {
     #[schema(value_type = String, format = "uuid")]
     pub id: ModelId,
-    /// The owner's name.
+    /// Name of the owner.
     pub owner: String,
     pub name: String,
     /// `classification`, `detection` or `segmentation`.
     pub kind: String,
     pub network: String,
-    /// Where its snapshots, curves and measures lie; empty before its job is known.
+    /// Directory of the checkpoints, curves and evaluation; empty until the job is submitted.
     pub directory: String,
-    /// What it learns from; it may be gone.
+    /// The dataset, if it still exists.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub dataset: Option<DatasetId>,
-    /// What it went on from, and which snapshot of that; it may be gone.
+    /// The model that it was fine-tuned from, if it still exists. `parent_snapshot` is the checkpoint.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub parent: Option<ModelId>,
     pub parent_snapshot: Option<String>,
-    /// What trains it; it may be gone. Cancel and resume that.
+    /// The training job, if it still exists. To cancel or resume the training, cancel or resume this job.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub job: Option<JobId>,
     pub state: ModelState,
-    /// Why it failed.
+    /// Reason of the failure; empty otherwise.
     pub detail: String,
-    /// What decides which snapshot is the best, and its value; null before the end.
+    /// The metric that selects the best checkpoint. `best` is its value. Null until the training ends.
     pub metric: Option<String>,
     pub best: Option<f64>,
-    /// How many snapshots are kept, as of the end of its training.
+    /// Number of checkpoints that were kept at the end of the training.
     pub snapshots: i64,
-    /// How fast its training was, and on what; null before the end.
+    /// Throughput and devices of the training; null until it ends.
     pub speed: Option<Speed>,
-    /// Where to download its bundle, as a tar archive, once it is trained.
+    /// Address of the bundle as a tar archive; null until the model is trained.
     pub bundle: Option<String>,
     pub visibility: Visibility,
     pub notes: String,
@@ -80,11 +84,15 @@ pub struct ModelView {
     pub created_at: Timestamp,
     #[schema(value_type = String, format = "date-time")]
     pub changed_at: Timestamp,
-    /// The trainer's configuration; lists leave it out.
+    /// The trainer's configuration. Not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, required = false)]
     pub config: Option<Value>,
-    /// Its network in Python, where it is one of its owner's own that you may read; lists leave it out.
+    /// Progress of your training while its job runs. Not included in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub progress: Option<TrainingProgress>,
+    /// The custom network in Python, if the model has one and you may read it. Not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
@@ -116,33 +124,35 @@ impl From<Model> for ModelView {
             created_at: one.created_at,
             changed_at: one.changed_at,
             config: None,
+            progress: None,
             program: None,
         }
     }
 }
 
-/// The folder of its bundle.
-pub fn bundle_of(model: &Model) -> RawPath {
-    RawPath::from(format!("{}/bundle", model.directory).as_str())
+/// Returns the folder of its bundle, or of the export of a checkpoint.
+pub fn bundle_of(model: &Model, snapshot: Option<&str>) -> RawPath {
+    let folder = snapshot.map_or_else(|| "bundle".to_owned(), models::export_folder);
+    RawPath::from(format!("{}/{folder}", model.directory).as_str())
 }
 
-/// `?search=&dataset=&own=` of the list, with paging.
+/// Filters and paging of the list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ModelParameters {
-    /// Only those that learnt from this one.
+    /// Only models that were trained on this dataset.
     #[param(value_type = Option<String>)]
     dataset: Option<String>,
-    /// One's own alone, without those that others show.
+    /// Only your own models, without those that other users share.
     own: Option<bool>,
-    /// A part of the name.
+    /// Part of the name.
     search: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
 
-/// One's own models and those that others show, newest first.
+/// Lists your models and those that other users share with you, newest first.
 #[utoipa::path(get, path = "/models", tag = "models", params(ModelParameters),
     responses((status = 200, body = Listed<ModelView>)))]
 pub async fn list(
@@ -154,9 +164,9 @@ pub async fn list(
     let limit = paging.limit()?;
     let dataset = match parameters.dataset.as_deref() {
         None | Some("") => None,
-        Some(id) => {
-            Some(id.parse().map_err(|_err| Error::field("dataset", "invalid_value", "This is no dataset's id."))?)
-        }
+        Some(id) => Some(
+            id.parse().map_err(|_err| Error::field("dataset", "invalid_value", "This is not the id of a dataset."))?,
+        ),
     };
     let filter = ModelFilter {
         viewer: user.id(),
@@ -171,12 +181,12 @@ pub async fn list(
     Ok(Listed::new(found.into_iter().map(ModelView::from).collect(), limit, |view: &ModelView| view.id))
 }
 
-/// Train a model: a job trains it as you.
+/// Starts a training. A job of yours trains the model.
 #[utoipa::path(post, path = "/models", tag = "models", request_body = NewModel,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is trained once.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Requests that repeat a key return the first result.")),
     responses((status = 201, body = ModelView),
-        (status = 409, description = "The dataset is not there yet, or the quota does not allow the job", body = Problem),
-        (status = 422, description = "Fields cannot be so", body = Problem)))]
+        (status = 409, description = "The dataset is not ready, or the quota does not allow the job", body = Problem),
+        (status = 422, description = "Validation failed", body = Problem)))]
 pub async fn create(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -196,13 +206,14 @@ async fn train(portal: &Portal, user: &CurrentUser, new: NewModel, once: Option<
 async fn dataset_of(portal: &Portal, user: &CurrentUser, new: &NewModel) -> Result<Dataset> {
     match portal.datasets.find(user.actor(), new.dataset).await {
         Ok(dataset) => Ok(dataset),
-        Err(crate::datasets::Error::NotFound) => Err(Error::field("dataset", "not_found", "There is no such dataset.")),
+        Err(crate::datasets::Error::NotFound) => Err(Error::field("dataset", "not_found", "Dataset not found.")),
         Err(error) => Err(error.into()),
     }
 }
 
+/// Returns a model with its configuration.
 #[utoipa::path(get, path = "/models/{id}", tag = "models", params(("id" = String, Path)),
-    responses((status = 200, body = ModelView), (status = 404, description = "There is none that you may see", body = Problem)))]
+    responses((status = 200, body = ModelView), (status = 404, description = "Not found, or not visible to you", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -212,13 +223,14 @@ pub async fn find(
     let config = portal.models.config(&found).await?;
     // Who may not read its files sees the rest.
     let program = portal.models.program(&user.user, &found, &config).await.unwrap_or_default();
-    Ok(axum::Json(ModelView { config: Some(config), program, ..found.into() }))
+    let progress = portal.models.training_progress(user.actor(), &found).await?;
+    Ok(axum::Json(ModelView { config: Some(config), progress, program, ..found.into() }))
 }
 
-/// Change name, notes or visibility of one's own.
+/// Changes name, notes or visibility of your model.
 #[utoipa::path(patch, path = "/models/{id}", tag = "models", params(("id" = String, Path)), request_body = DescriptionChanges,
-    responses((status = 200, body = ModelView), (status = 404, description = "There is none of yours", body = Problem),
-        (status = 422, description = "Fields cannot be so", body = Problem)))]
+    responses((status = 200, body = ModelView), (status = 404, description = "Not found, or not yours", body = Problem),
+        (status = 422, description = "Validation failed", body = Problem)))]
 pub async fn change(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -228,19 +240,19 @@ pub async fn change(
     Ok(axum::Json(portal.models.change(user.actor(), id, changes).await?.into()))
 }
 
-/// Whether the directory goes too.
+/// Options for removal.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ModelRemoval {
-    /// Delete its directory as well: snapshots, curves, bundle.
+    /// Also delete the directory of the model with its checkpoints, curves and bundle.
     files: Option<bool>,
 }
 
-/// Forget one's own model; its job stays.
+/// Removes your model from the list, and with `files=true` its directory. The training job is kept.
 #[utoipa::path(delete, path = "/models/{id}", tag = "models", params(("id" = String, Path), ModelRemoval),
-    responses((status = 204, description = "Forgotten"), (status = 404, description = "There is none of yours", body = Problem),
-        (status = 409, description = "It is being trained", body = Problem)))]
+    responses((status = 204, description = "Removed"), (status = 404, description = "Not found, or not yours", body = Problem),
+        (status = 409, description = "The model is being trained", body = Problem)))]
 pub async fn remove(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -251,10 +263,10 @@ pub async fn remove(
     Ok(NoContent.into_response())
 }
 
-/// Its snapshots, with what they measured on validation.
+/// Lists the checkpoints with their metrics on the validation split.
 #[utoipa::path(get, path = "/models/{id}/snapshots", tag = "models", params(("id" = String, Path)),
-    responses((status = 200, body = Snapshots), (status = 404, description = "There is none that you may see", body = Problem),
-        (status = 503, description = "Its files cannot be reached", body = Problem)))]
+    responses((status = 200, body = Snapshots), (status = 404, description = "Not found, or not visible to you", body = Problem),
+        (status = 503, description = "The files of the model cannot be reached", body = Problem)))]
 pub async fn snapshots(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -264,21 +276,21 @@ pub async fn snapshots(
     Ok(axum::Json(portal.models.snapshots(&user.user, &model).await?.unwrap_or_default()))
 }
 
-/// Which pictures.
+/// Filter of the predictions. For detection and segmentation a class counts for an image in which it is or was found.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct PredictionParameters {
-    /// `val`, which is usual, or `test`.
+    /// `val` (default) or `test`.
     #[param(required = false)]
     pub split: String,
-    /// Only pictures of this class.
+    /// Only images of this class.
     #[param(required = false)]
     pub label: String,
-    /// Only those that were taken for this one.
+    /// Only images that were predicted as this class.
     #[param(required = false)]
     pub predicted: String,
-    /// Only those that were taken for another class.
+    /// Only images with errors: misclassified, with missed or extra boxes, or with a mean `IoU` below 0.5.
     #[param(required = false)]
     pub wrong: bool,
     #[param(minimum = 1, maximum = 500, default = 50)]
@@ -290,13 +302,13 @@ impl PredictionParameters {
         measured(&self.split)
     }
 
-    pub fn wanted(&self, usual: usize) -> Result<Wanted> {
+    pub fn wanted(&self, usual: usize) -> Result<PredictionQuery> {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let limit = self.limit.unwrap_or(usual);
         if !(1..=500).contains(&limit) {
-            return Err(Error::field("limit", "out_of_range", "Between 1 and 500."));
+            return Err(Error::field("limit", "out_of_range", "Must be between 1 and 500."));
         }
-        Ok(Wanted { label: text(&self.label), predicted: text(&self.predicted), wrong: self.wrong, limit })
+        Ok(PredictionQuery { label: text(&self.label), predicted: text(&self.predicted), wrong: self.wrong, limit })
     }
 }
 
@@ -305,16 +317,16 @@ fn measured(split: &str) -> Result<&str> {
     match split {
         "" => Ok("val"),
         split @ ("val" | "test") => Ok(split),
-        _ => Err(Error::field("split", "invalid_value", "One of val, test.")),
+        _ => Err(Error::field("split", "invalid_value", "Must be one of val, test.")),
     }
 }
 
-/// `?split=` of an evaluation.
+/// Split of an evaluation.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct EvaluationParameters {
-    /// `val`, which is usual, or `test`.
+    /// `val` (default) or `test`.
     #[param(required = false)]
     split: String,
 }
@@ -326,13 +338,13 @@ impl EvaluationParameters {
 }
 
 const NOT_MEASURED: &str =
-    "This has not been measured: the training has not come to its end, or its data have no such split.";
+    "There is no evaluation: the training has not ended, or the dataset does not have this split.";
 
-/// What the best snapshot says of pictures that it was not trained on.
+/// Returns the evaluation of the best checkpoint on images that it was not trained on.
 #[utoipa::path(get, path = "/models/{id}/evaluation", tag = "models", params(("id" = String, Path), EvaluationParameters),
-    responses((status = 200, body = Evaluation), (status = 404, description = "There is none that you may see", body = Problem),
-        (status = 409, description = "It has not been measured", body = Problem),
-        (status = 503, description = "Its files cannot be reached", body = Problem)))]
+    responses((status = 200, body = Evaluation), (status = 404, description = "Not found, or not visible to you", body = Problem),
+        (status = 409, description = "The model has not been evaluated on this split", body = Problem),
+        (status = 503, description = "The files of the model cannot be reached", body = Problem)))]
 pub async fn evaluation(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -344,11 +356,14 @@ pub async fn evaluation(
     found.map(axum::Json).ok_or_else(|| Error::conflict(NOT_MEASURED))
 }
 
-/// Pictures that it was not trained on with its answers, what it judged worst first.
+/// Lists predictions of the best checkpoint on images that it was not trained on, the worst first.
+///
+/// The fields of an item depend on its `kind`: classes with scores, boxes beside the true ones, or the
+/// share of each class with a mask.
 #[utoipa::path(get, path = "/models/{id}/predictions", tag = "models", params(("id" = String, Path), PredictionParameters),
-    responses((status = 200, body = Predictions), (status = 404, description = "There is none that you may see", body = Problem),
-        (status = 409, description = "It has not been measured", body = Problem),
-        (status = 503, description = "Its files cannot be reached", body = Problem)))]
+    responses((status = 200, body = Predictions), (status = 404, description = "Not found, or not visible to you", body = Problem),
+        (status = 409, description = "The model has not been evaluated on this split", body = Problem),
+        (status = 503, description = "The files of the model cannot be reached", body = Problem)))]
 pub async fn predictions(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -356,13 +371,27 @@ pub async fn predictions(
     Query(asked): Query<PredictionParameters>,
 ) -> Result<axum::Json<Predictions>> {
     let model = portal.models.find(user.actor(), id).await?;
-    let found = portal.models.predictions(&user.user, &model, asked.split()?, asked.wanted(50)?).await?;
-    found.map(axum::Json).ok_or_else(|| Error::conflict(NOT_MEASURED))
+    let split = asked.split()?;
+    let found = portal.models.predictions(&user.user, &model, split, asked.wanted(50)?).await?;
+    let mut found = found.ok_or_else(|| Error::conflict(NOT_MEASURED))?;
+    for one in &mut found.items {
+        address_mask(one, id, split);
+    }
+    Ok(axum::Json(found))
 }
 
-/// The learning rate over a training, from `learning_rate` of its configuration.
+/// Replaces the file of a mask by its address.
+fn address_mask(one: &mut Prediction, model: ModelId, split: &str) {
+    if let Prediction::Segmentation(one) = one {
+        let number =
+            one.mask.as_deref().and_then(|file| file.strip_prefix("masks/")?.strip_suffix(".png")?.parse().ok());
+        one.mask = number.map(|number: u16| format!("/api/v1/models/{model}/masks/{split}/{number}"));
+    }
+}
+
+/// Returns the learning rate over a training for the `learning_rate` part of a configuration.
 #[utoipa::path(post, path = "/models/learning-rate", tag = "models", request_body = Object,
-    responses((status = 200, body = Curve), (status = 422, description = "Fields cannot be so", body = Problem)))]
+    responses((status = 200, body = Curve), (status = 422, description = "Validation failed", body = Problem)))]
 pub async fn learning_rate(_user: CurrentUser, Json(rate): Json<Value>) -> Result<axum::Json<Curve>> {
     let whole = serde_json::json!({"output": ".", "data": {"kind": "dataset"}, "learning_rate": rate});
     let faults = schema::faults(&whole, "");

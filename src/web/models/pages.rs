@@ -15,32 +15,35 @@ use super::{NOT_MEASURED, PredictionParameters, form, precisions::PrecisionsView
 use crate::{
     datasets::{self, Contents},
     db::models::ModelFilter,
-    model::{Dataset, DatasetId, DescriptionChanges, Model, ModelId},
+    model::{Dataset, DatasetId, DescriptionChanges, Model, ModelId, trained::ModelState},
     models::{self, Prediction},
+    sessions::program_notes,
     web::{
         Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
         href::href,
+        jobs::why_it_waits,
         page::{Nav, Page},
         paging::{Listed, Paging},
         views::{
-            self, LayerTable, LineageRows, MeasuredSplit, ModelForm, ModelInside, ModelPage, ModelRow, ModelsPage,
-            Moment, NewModelPage, PrecisionsPart, PredictionCard, PredictionsPage, ScalingTable, TestRow,
+            self, Drawing, ImportForm, LayerTable, LegendLine, LineageRows, MeasuredSplit, ModelForm, ModelInside,
+            ModelPage, ModelRow, ModelsPage, Moment, NewModelPage, PrecisionsPart, PredictionCard, PredictionsPage,
+            ScalingTable, TestRow,
         },
     },
 };
 
 /// How many models, and how many pictures, one page shows.
-const SHOWN: i64 = 50;
+const PAGE_SIZE: i64 = 50;
 const PICTURES: usize = 120;
 /// How many of its worst mistakes the page of a model shows.
-const WORST: usize = 8;
+const MAX_MISTAKES: usize = 8;
 
 /// The address of the list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Visit {
+pub struct PageParams {
     search: String,
     cursor: Option<String>,
     done: Option<String>,
@@ -50,12 +53,22 @@ pub struct Visit {
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
+    Ok(Page(list_view(&portal, &user, visit, ImportForm::default()).await?).into_response())
+}
+
+/// The page; a form of an import that was rejected comes back with its faults.
+pub async fn list_view(
+    portal: &Portal,
+    user: &CurrentUser,
+    visit: PageParams,
+    import: ImportForm,
+) -> Result<ModelsPage> {
     let now = portal.clock.now();
     let cursor = visit.cursor.filter(|cursor| !cursor.is_empty());
     let paged = cursor.is_some();
-    let paging = Paging::new(Some(SHOWN), cursor);
+    let paging = Paging::new(Some(PAGE_SIZE), cursor);
     let filter = ModelFilter {
         viewer: user.id(),
         own: false,
@@ -63,19 +76,19 @@ pub async fn list(
         parent: None,
         find: &visit.search,
         before: paging.after()?,
-        limit: SHOWN + 1,
+        limit: PAGE_SIZE + 1,
     };
-    let page = Listed::new(portal.models.list(filter).await?, SHOWN, |one: &Model| one.id);
+    let page = Listed::new(portal.models.list(filter).await?, PAGE_SIZE, |one: &Model| one.id);
     let page_href = |cursor: &str| href("/models", [("search", visit.search.as_str()), ("cursor", cursor)]);
-    let view = ModelsPage {
+    Ok(ModelsPage {
+        import,
         layout: portal.layout_of(&user.0, Nav::Models),
-        notice: (visit.done.as_deref() == Some("removed")).then(|| "The model is forgotten.".to_owned()),
+        notice: (visit.done.as_deref() == Some("removed")).then(|| "The model was removed.".to_owned()),
         rows: page.items.iter().map(|one| ModelRow::new(one, Moment::ago(one.created_at, now), user.id())).collect(),
         first_href: paged.then(|| page_href("")),
         next_href: page.next_cursor.as_deref().map(page_href),
         search: visit.search,
-    };
-    Ok(Page(view).into_response())
+    })
 }
 
 /// What the form begins with.
@@ -126,7 +139,7 @@ fn new_view(
         layout: portal.layout_of(&user.0, Nav::Models),
         dataset: (dataset.id.to_string(), dataset.name.clone()),
         kind: dataset.kind.clone(),
-        environments: crate::web::start_form::environments(portal)
+        environments: crate::web::sessions::form::environments(portal)
             .into_iter()
             .map(|one| (one.name, one.title))
             .collect(),
@@ -193,7 +206,7 @@ pub async fn show_view(
         Err(error @ models::Error::Files(_)) => (ModelInside::default(), Some(Error::from(error).detail().to_owned())),
         Err(error) => return Err(error.into()),
     };
-    let tests = portal.models.asked(&user.user, model).await?;
+    let tests = portal.models.model_tests(&user.user, model).await?;
     let row = |test: &crate::model::ModelTest| TestRow {
         href: format!("/models/{}/tests/{}", model.id, test.id),
         picture: test.picture.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -202,28 +215,43 @@ pub async fn show_view(
     };
     let lineage = portal.models.lineage(user.actor(), model).await?;
     let scaling = portal.models.scaling(user.actor(), model).await?;
-    let worst = worst(portal, user, model, &inside).await?;
+    let (worst, legend) = worst(portal, user, model, &inside).await?;
     let like_href = dataset.as_ref().map(|dataset| {
         href("/models/new", [("dataset", dataset.id.to_string().as_str()), ("like", model.id.to_string().as_str())])
     });
+    let program_notes = match model.job.filter(|_| model.state == ModelState::Training) {
+        Some(job) => {
+            let latest = portal.jobs.find(user.actor(), job).await.map(|job| job.latest.id);
+            let status = latest.ok().and_then(|id| portal.sessions.live(id).status);
+            status.iter().flat_map(program_notes).collect()
+        }
+        None => Vec::new(),
+    };
     Ok(ModelPage {
         layout: portal.layout_of(&user.0, Nav::Models),
         like_href,
         row: ModelRow::new(model, Moment::ago(model.created_at, now), user.id()),
         dataset: dataset.map(|dataset| (dataset.id.to_string(), dataset.name)),
-        facts: views::facts_of(&config),
+        facts: match config["imported"].as_str() {
+            Some(path) => vec![("Imported from", path.to_owned())],
+            None => views::facts_of(&config),
+        },
         config: serde_json::to_string_pretty(&config).unwrap_or_default(),
         directory: model.directory.clone(),
         files_href: format!("/files?path={}", crate::model::files::RawPath::from(model.directory.as_str()).encoded()),
         bundle_href: inside
             .has_bundle
-            .then(|| format!("/files/download?path={}&archive=tar", super::bundle_of(model).encoded())),
+            .then(|| format!("/files/download?path={}&archive=tar", super::bundle_of(model, None).encoded())),
         detail: model.detail.clone(),
+        program_notes,
         notes: model.notes.clone(),
         visibility: model.visibility.as_str(),
         lineage: LineageRows::new(lineage),
         scaling: ScalingTable::new(&scaling),
         worst,
+        legend,
+        progress: portal.models.training_progress(user.actor(), model).await?,
+        waits: why_it_waits(portal, user, model.job).await,
         unreachable,
         inside,
         tests: tests.iter().map(row).collect(),
@@ -237,15 +265,17 @@ async fn inside(portal: &Portal, user: &CurrentUser, model: &Model, config: &Val
     let mut splits = Vec::new();
     for split in models::SPLITS {
         if let Some(found) = portal.models.evaluation(&user.user, model, split).await? {
-            splits.push(MeasuredSplit::new(model.id, &found));
+            let curves = portal.models.curves(&user.user, model, split).await?;
+            splits.push(MeasuredSplit::new(Some(model.id), &found, curves.as_ref()));
         }
     }
     let has_bundle = portal.models.has_bundle(&user.user, model).await?;
+    let exports = portal.models.exported(&user.user, model).await?;
     let layers = portal.models.layers(&user.user, model).await?;
     let program = portal.models.program(&user.user, model, config).await?;
     let precisions = precisions(portal, user, model, snapshots.best.is_some()).await?;
     let layers = layers.as_ref().map(LayerTable::new);
-    Ok(ModelInside { snapshots, splits, has_bundle, layers, precisions, program })
+    Ok(ModelInside { snapshots, splits, has_bundle, exports, layers, precisions, program })
 }
 
 /// The model in fewer bits; its owner can have that measured.
@@ -267,7 +297,7 @@ async fn precisions(
     let mut environments = Vec::new();
     if is_own {
         let its = portal.models.environment(&user.user, model).await?;
-        let listed = crate::web::start_form::environments(portal);
+        let listed = crate::web::sessions::form::environments(portal);
         environments =
             listed.into_iter().map(|one| (one.name == its, one)).map(|(is, one)| (one.name, one.title, is)).collect();
         // One of the person's own, by its path.
@@ -278,41 +308,40 @@ async fn precisions(
     Ok(Some(PrecisionsPart::new(&model.id.to_string(), found, environments)))
 }
 
+type Drawn = (Vec<PredictionCard>, Vec<LegendLine>);
+
 /// What was judged worst of validation, drawn where the dataset can be looked at.
-async fn worst(
-    portal: &Portal,
-    user: &CurrentUser,
-    model: &Model,
-    inside: &ModelInside,
-) -> Result<Vec<PredictionCard>> {
+async fn worst(portal: &Portal, user: &CurrentUser, model: &Model, inside: &ModelInside) -> Result<Drawn> {
     if inside.splits.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Drawn::default());
     }
-    let listed = portal.models.worst(&user.user, model, models::SPLITS[0], WORST).await?;
-    cards(portal, user, model, listed).await
+    let listed = portal.models.worst(&user.user, model, models::SPLITS[0], MAX_MISTAKES).await?;
+    cards(portal, user, model, models::SPLITS[0], listed).await
 }
 
-/// Predictions with their pictures.
+/// Predictions with their pictures, and the colours of the classes in them.
 async fn cards(
     portal: &Portal,
     user: &CurrentUser,
     model: &Model,
-    listed: Vec<Prediction>,
-) -> Result<Vec<PredictionCard>> {
+    split: &str,
+    mut listed: Vec<Prediction>,
+) -> Result<Drawn> {
     if listed.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Drawn::default());
+    }
+    for one in &mut listed {
+        super::address_mask(one, model.id, split);
     }
     let contents = contents(portal, user, model).await?;
+    let classes = contents.as_ref().map(|(_, contents)| contents.document.classes.clone()).unwrap_or_default();
     let pictures = contents.as_ref().map(|(dataset, contents)| Pictures::new(dataset, contents, &listed));
-    let card = |one: Prediction| PredictionCard {
-        thumb: pictures.as_ref().and_then(|pictures| pictures.of(&one.path)),
-        is_right: one.label == one.predicted,
-        path: one.path,
-        label: one.label,
-        predicted: one.predicted,
-        confidence: format!("{:.0} %", one.confidence * 100.0),
+    let legend = if pictures.is_some() { views::legend_of(&listed, &classes) } else { Vec::new() };
+    let card = |one: Prediction| {
+        let picture = pictures.as_ref().and_then(|pictures| pictures.of(one.path()));
+        PredictionCard::new(one, picture, &classes)
     };
-    Ok(listed.into_iter().map(card).collect())
+    Ok((listed.into_iter().map(card).collect(), legend))
 }
 
 /// `/models/{id}/predictions`
@@ -323,19 +352,22 @@ pub async fn predictions(
     Query(asked): Query<PredictionParameters>,
 ) -> Result<Response> {
     let model = portal.models.find(user.actor(), id).await?;
-    let found = portal.models.predictions(&user.user, &model, asked.split()?, asked.wanted(PICTURES)?).await?;
+    let split = asked.split()?;
+    let found = portal.models.predictions(&user.user, &model, split, asked.wanted(PICTURES)?).await?;
     let found = found.ok_or_else(|| Error::conflict(NOT_MEASURED))?;
     let total = found.total;
-    let cards = cards(&portal, &user, &model, found.items).await?;
+    let (cards, legend) = cards(&portal, &user, &model, split, found.items).await?;
     let view = PredictionsPage {
         layout: portal.layout_of(&user.0, Nav::Models),
         model: (model.id.to_string(), model.name.clone()),
-        split: asked.split()?.to_owned(),
+        kind: model.kind.clone(),
+        split: split.to_owned(),
         label: asked.label.clone(),
         predicted: asked.predicted.clone(),
         wrong: asked.wrong,
         total,
         cards,
+        legend,
     };
     Ok(Page(view).into_response())
 }
@@ -359,20 +391,35 @@ async fn contents(portal: &Portal, user: &CurrentUser, model: &Model) -> Result<
 struct Pictures {
     base: String,
     version: String,
+    size: (u32, u32),
+    has_masks: bool,
     rows: HashMap<String, u32>,
 }
 
 impl Pictures {
     fn new(dataset: &Dataset, contents: &Contents, wanted: &[Prediction]) -> Self {
-        let paths = wanted.iter().map(|one| one.path.as_str()).collect();
-        let rows = if contents.document.cache.is_some() { contents.index.rows_of(&paths) } else { HashMap::new() };
-        let version = dataset.manifest_sha256.chars().take(8).collect();
-        Self { base: format!("/api/v1/datasets/{}/items", dataset.id), version, rows }
+        let paths = wanted.iter().map(Prediction::path).collect();
+        let document = &contents.document;
+        Self {
+            base: format!("/api/v1/datasets/{}/items", dataset.id),
+            version: dataset.manifest_sha256.chars().take(8).collect(),
+            size: (document.image.width, document.image.height),
+            has_masks: dataset.kind == "segmentation",
+            rows: if document.cache.is_some() { contents.index.rows_of(&paths) } else { HashMap::new() },
+        }
     }
 
-    fn of(&self, path: &str) -> Option<String> {
-        let row = self.rows.get(path)?;
-        Some(format!("{}/{row}/picture?v={}", self.base, self.version))
+    /// A picture with nothing drawn over it, and where its true mask is.
+    fn of(&self, path: &str) -> Option<(Drawing, Option<String>)> {
+        let (row, version) = (self.rows.get(path)?, &self.version);
+        let drawing = Drawing {
+            picture: format!("{}/{row}/picture?v={version}", self.base),
+            alt: path.to_owned(),
+            width: self.size.0,
+            height: self.size.1,
+            ..Drawing::default()
+        };
+        Some((drawing, self.has_masks.then(|| format!("{}/{row}/mask?v={version}", self.base))))
     }
 }
 

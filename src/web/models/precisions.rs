@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::{
     model::{JobId, Model, ModelId},
-    models::{Measured, NewPrecisions, Precisions, Progress},
+    models::{NewPrecisions, PrecisionMeasurement, Precisions, Progress},
     web::{
         Portal,
         error::{Created, Problem, Result},
@@ -17,21 +17,21 @@ use crate::{
     },
 };
 
-/// A model in 32, 16 and 8 bits.
+/// A measurement of a model in FP32, FP16 and INT8.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ModelPrecisions)]
 pub struct PrecisionsView {
-    /// `none` before it is asked for, `waiting`, `measured` or `failed`.
+    /// `none` if no measurement was requested, `waiting`, `measured` or `failed`.
     pub state: &'static str,
-    /// What measures, or did last; it may be gone.
+    /// The job of the last measurement, if it still exists.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub job: Option<JobId>,
-    /// Why the last measurement failed.
+    /// Reason why the last measurement failed.
     pub detail: String,
-    /// How many precisions of how many are measured.
+    /// Progress of the measurement in precisions.
     pub progress: Option<Progress>,
-    /// By the last measurement that came to its end.
-    pub measured: Option<Measured>,
+    /// Result of the last completed measurement.
+    pub measured: Option<PrecisionMeasurement>,
 }
 
 impl PrecisionsView {
@@ -46,10 +46,10 @@ impl PrecisionsView {
     }
 }
 
-/// What its best snapshot takes and says in float32, float16 and int8, as far as it is measured.
+/// Returns latency, throughput and metrics of the best checkpoint in float32, float16 and int8.
 #[utoipa::path(get, path = "/models/{id}/precisions", tag = "models", params(("id" = String, Path)),
-    responses((status = 200, body = PrecisionsView), (status = 404, description = "There is none that you may see", body = Problem),
-        (status = 503, description = "Its files cannot be reached", body = Problem)))]
+    responses((status = 200, body = PrecisionsView), (status = 404, description = "Not found, or not visible to you", body = Problem),
+        (status = 503, description = "The files of the model cannot be reached", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -60,11 +60,11 @@ pub async fn find(
     Ok(axum::Json(PrecisionsView::new(model.precisions_job, found)))
 }
 
-/// Have a job measure the best snapshot of one's own model in float32, float16 and int8: latency, throughput, metrics.
+/// Submits a job that measures the best checkpoint of your model in float32, float16 and int8.
 #[utoipa::path(post, path = "/models/{id}/precisions", tag = "models", params(("id" = String, Path)), request_body = NewPrecisions,
-    responses((status = 201, body = PrecisionsView), (status = 404, description = "There is none of yours", body = Problem),
-        (status = 409, description = "It has no snapshot yet, is being measured, or the quota does not allow the job", body = Problem),
-        (status = 422, description = "There is no such environment", body = Problem)))]
+    responses((status = 201, body = PrecisionsView), (status = 404, description = "Not found, or not yours", body = Problem),
+        (status = 409, description = "The model has no checkpoint yet, a measurement is running, or the quota does not allow the job", body = Problem),
+        (status = 422, description = "The environment does not exist", body = Problem)))]
 pub async fn measure(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,

@@ -25,20 +25,20 @@ use crate::{
     },
 };
 
-/// What a training would be.
+/// A preview of a training.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ModelPreview)]
 pub struct PreviewView {
-    /// Of the job that looks.
+    /// Id of the job that creates the preview.
     #[schema(value_type = String, format = "uuid")]
     pub id: JobId,
     /// `waiting`, `ready` or `failed`.
     pub state: &'static str,
-    /// Why something of it is missing.
+    /// Reason why a part of the preview is missing.
     pub detail: String,
-    /// Eight pictures; `GET …/original-0` and `…/augmented-0` draw the first.
+    /// Eight images. `GET …/original-0` and `…/augmented-0` return the first.
     pub samples: Vec<Sample>,
-    /// They come after the samples.
+    /// Layers of the network. They follow after the samples.
     pub layers: Option<Layers>,
 }
 
@@ -54,11 +54,11 @@ fn view(id: JobId, found: Preview) -> PreviewView {
     PreviewView { id, state: state(&found), detail: found.detail, samples: found.samples, layers: found.layers }
 }
 
-/// Look at what a training would be, before it: eight pictures as augmentation makes them, and the layers. A job looks.
+/// Previews a training: eight augmented images and the layers of the network. A job of yours creates the preview.
 #[utoipa::path(post, path = "/models/previews", tag = "models", request_body = NewModel,
     responses((status = 201, body = PreviewView),
-        (status = 409, description = "The dataset is not there yet, or the quota does not allow the job", body = Problem),
-        (status = 422, description = "Fields cannot be so", body = Problem)))]
+        (status = 409, description = "The dataset is not ready, or the quota does not allow the job", body = Problem),
+        (status = 422, description = "Validation failed", body = Problem)))]
 pub async fn ask(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -74,9 +74,9 @@ async fn begin(portal: &Portal, user: &CurrentUser, new: NewModel) -> Result<Job
     Ok(portal.models.preview(user.actor(), &dataset, new).await?)
 }
 
-/// What a job of yours has found out of a training before it, as far as it is.
+/// Returns a preview of yours, as far as it is complete.
 #[utoipa::path(get, path = "/models/previews/{id}", tag = "models", params(("id" = String, Path)),
-    responses((status = 200, body = PreviewView), (status = 404, description = "There is none of yours", body = Problem),
+    responses((status = 200, body = PreviewView), (status = 404, description = "Not found, or not yours", body = Problem),
         (status = 503, description = "Your files cannot be reached", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
@@ -86,11 +86,11 @@ pub async fn find(
     Ok(axum::Json(view(id, portal.models.previewed(user.actor(), id).await?)))
 }
 
-/// A picture before a training as PNG: `original-0` to `original-7`, `augmented-0` to `augmented-7`.
+/// Returns an image of a preview as PNG: `original-0` to `original-7`, `augmented-0` to `augmented-7`.
 #[utoipa::path(get, path = "/models/previews/{id}/{drawing}", tag = "models",
     params(("id" = String, Path), ("drawing" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
-        (status = 404, description = "There is none", body = Problem)))]
+        (status = 404, description = "Not found", body = Problem)))]
 pub async fn drawing(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,

@@ -2,7 +2,7 @@
 
 use utoipa_axum::routes;
 
-use super::{ask, judged, pages, precisions, preview};
+use super::{bundles, details, pages, precisions, prediction, preview};
 use crate::{
     auth::scopes,
     web::routes::{Api, Pages},
@@ -19,16 +19,20 @@ pub fn api() -> Api {
         .routes(routes!(super::snapshots))
         .routes(routes!(super::evaluation))
         .routes(routes!(super::predictions))
-        .routes(routes!(judged::thresholds))
-        .routes(routes!(judged::layers))
-        .routes(routes!(judged::lineage))
-        .routes(routes!(judged::scaling))
-        .routes(routes!(judged::bundle))
+        .routes(routes!(details::thresholds))
+        .routes(routes!(details::curves))
+        .routes(routes!(details::mask))
+        .routes(routes!(details::layers))
+        .routes(routes!(details::lineage))
+        .routes(routes!(details::scaling))
+        .routes(routes!(details::bundle))
+        .routes(routes!(bundles::exports, bundles::export))
+        .routes(routes!(bundles::import))
         .routes(routes!(precisions::find, precisions::measure))
-        .routes(routes!(ask::ask))
-        .routes(routes!(ask::list))
-        .routes(routes!(ask::find))
-        .routes(routes!(ask::drawing))
+        .routes(routes!(prediction::predict))
+        .routes(routes!(prediction::list))
+        .routes(routes!(prediction::find))
+        .routes(routes!(prediction::drawing))
 }
 
 pub fn pages(others: Pages) -> Pages {
@@ -37,14 +41,16 @@ pub fn pages(others: Pages) -> Pages {
         .get("/models", pages::list)
         .post("/models", pages::create)
         .get("/models/new", pages::new)
+        .post("/models/imports", bundles::import_by_form)
         .post("/models/preview", preview::ask_by_form)
         .get("/models/previews/{id}", preview::show)
         .get("/models/{id}", pages::show)
         .post("/models/{id}/change", pages::change)
         .post("/models/{id}/remove", pages::remove)
-        .post("/models/{id}/infer", ask::pages::ask)
+        .post("/models/{id}/exports", bundles::export_by_form)
+        .post("/models/{id}/infer", prediction::pages::predict)
         .post("/models/{id}/precisions", precisions::measure_by_form)
         .get("/models/{id}/predictions", pages::predictions)
-        .get("/models/{id}/tests/{test}", ask::pages::answer)
-        .get("/models/{id}/tests/{test}/table", ask::pages::table)
+        .get("/models/{id}/tests/{test}", prediction::pages::answer)
+        .get("/models/{id}/tests/{test}/table", prediction::pages::table)
 }

@@ -10,9 +10,9 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    groups::{ListParameters, MOST_SESSIONS, audience, group, page, shows},
+    groups::{ListParameters, MAX_SESSIONS, audience, group, page, shows},
     named,
-    visit::{self, done, refusal, typed},
+    navigation::{self, done, refusal, typed},
 };
 use crate::{
     auth::Principal,
@@ -35,11 +35,11 @@ use crate::{
 const MEMBERS: i64 = 100;
 
 /// How many live sessions a group's page lists.
-const SHOWN_SESSIONS: usize = 50;
+const MAX_SESSIONS_SHOWN: usize = 50;
 
 /// The address of the list.
 #[derive(Default, Deserialize)]
-pub struct ListVisit {
+pub struct ListPageParams {
     find: Option<String>,
     cursor: Option<String>,
     done: Option<String>,
@@ -49,7 +49,7 @@ pub struct ListVisit {
 pub async fn list(
     GroupReader(reader): GroupReader,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<ListVisit>,
+    Query(visit): Query<ListPageParams>,
 ) -> Result<Response> {
     let done = visit.done.clone();
     let mut view = list_view(&portal, &reader, visit).await?;
@@ -64,19 +64,19 @@ pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form)
         Err(error) if error.field_errors().is_empty() => return Err(error),
         Err(error) => error,
     };
-    let mut view = list_view(&portal, &admin.0, ListVisit::default()).await?;
+    let mut view = list_view(&portal, &admin.0, ListPageParams::default()).await?;
     view.errors = error.field_errors().iter().map(FieldError::from).collect();
     view.new_name = typed(form.get("name"));
     Ok(error.with_page(Page(view)))
 }
 
-async fn list_view(portal: &Portal, reader: &Arc<Principal>, visit: ListVisit) -> Result<GroupsPage> {
+async fn list_view(portal: &Portal, reader: &Arc<Principal>, visit: ListPageParams) -> Result<GroupsPage> {
     let find = typed(&visit.find.unwrap_or_default());
     let paged = visit.cursor.as_ref().is_some_and(|cursor| !cursor.is_empty());
     let parameters = ListParameters::new(find.clone(), visit.cursor);
     let (filter, limit) = parameters.filter(reader)?;
     let page = page(portal, &filter, limit).await?;
-    let address = |cursor: &str| visit::address("/admin/groups", &[("find", find.as_str()), ("cursor", cursor)]);
+    let address = |cursor: &str| navigation::address("/admin/groups", &[("find", find.as_str()), ("cursor", cursor)]);
     Ok(GroupsPage {
         layout: portal.layout_of(reader, Nav::Administration),
         notice: None,
@@ -102,22 +102,22 @@ fn row(listed: ListedGroup) -> GroupRow {
 
 fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "added" => "The group is made. Add or invite people below.",
-        "renamed" => "The group is renamed.",
-        "removed" => "The group is removed; its people stay.",
-        "invited" => "The invitation is sent. They are in the group once they accept.",
-        "withdrawn" => "The invitation is withdrawn.",
-        "member-added" => "They are in the group now.",
-        "member-removed" => "They are no longer in the group.",
-        "manager-added" => "They manage the group now.",
-        "manager-removed" => "They no longer manage the group.",
+        "added" => "Group created. Add or invite users below.",
+        "renamed" => "Group renamed.",
+        "removed" => "Group removed. Its members keep their accounts.",
+        "invited" => "Invitation sent. The user joins the group by accepting it.",
+        "withdrawn" => "Invitation withdrawn.",
+        "member-added" => "Member added.",
+        "member-removed" => "Member removed.",
+        "manager-added" => "Manager added.",
+        "manager-removed" => "Manager removed.",
         _ => return None,
     })
 }
 
 /// The address of one group's page.
 #[derive(Default, Deserialize)]
-pub struct Visit {
+pub struct PageParams {
     cursor: Option<String>,
     done: Option<String>,
 }
@@ -127,7 +127,7 @@ pub async fn show(
     GroupReader(reader): GroupReader,
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let found = group(&portal, &reader, &name).await?;
     let done = visit.done.clone();
@@ -205,7 +205,7 @@ pub async fn remove_manager(
 }
 
 async fn nobody(portal: &Portal, reader: &Arc<Principal>, found: ListedGroup, typed: &str) -> Result<Response> {
-    let error = Error::field("name", "unknown_user", "There is no user of this name.");
+    let error = Error::field("name", "unknown_user", "There is no user with this name.");
     again(portal, reader, found, error, typed).await
 }
 
@@ -251,7 +251,7 @@ async fn view(
     let people = portal.db.group_members(group.id, after.as_deref(), MEMBERS + 1).await?;
     let people = Listed::new(people, MEMBERS, |member: &Member| member.name.clone());
     let live = portal.db.live_by_owner().await?;
-    let sessions = portal.db.group_sessions(group.id, audience(reader), MOST_SESSIONS).await?;
+    let sessions = portal.db.group_sessions(group.id, audience(reader), MAX_SESSIONS).await?;
     let pending = portal.access.invitations_into(group.id).await?;
     let page = format!("/admin/groups/{}", group.id);
     let may_change_members =
@@ -291,7 +291,7 @@ async fn view(
         uses: uses(&sessions),
         sessions: sessions
             .iter()
-            .take(SHOWN_SESSIONS)
+            .take(MAX_SESSIONS_SHOWN)
             .map(|session| {
                 let (class, word) = session_badge(session);
                 let app = portal.sessions.apps.find(&session.app);
@@ -314,7 +314,7 @@ fn uses(sessions: &[Session]) -> Vec<String> {
     let held: Vec<_> = sessions.iter().filter(|session| session.admitted_at.is_some()).collect();
     let sum = |of: fn(&Session) -> i64| held.iter().map(|session| of(session)).sum::<i64>();
     let count = |number: i64, one: &str, many: &str| {
-        (0 < number).then(|| format!("{number} {}", if number == 1 { one } else { many }))
+        (number > 0).then(|| format!("{number} {}", if number == 1 { one } else { many }))
     };
     let running = i64::try_from(held.len()).unwrap_or(i64::MAX);
     let waiting = i64::try_from(sessions.len() - held.len()).unwrap_or(i64::MAX);
@@ -323,7 +323,7 @@ fn uses(sessions: &[Session]) -> Vec<String> {
         count(running, "session", "sessions"),
         count(sum(|session| session.spec.resources.gpus), "GPU", "GPUs"),
         count(sum(|session| session.spec.resources.cpus), "core", "cores"),
-        (0 < memory).then(|| human_size(memory)),
+        (memory > 0).then(|| human_size(memory)),
         count(waiting, "waits", "wait"),
     ]
     .into_iter()

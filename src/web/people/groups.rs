@@ -13,7 +13,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{named, place::GroupPlace};
+use super::{cursor::GroupCursor, named};
 use crate::{
     auth::Principal,
     db::groups::{Audience, GroupFilter, ListedGroup, Member},
@@ -28,27 +28,27 @@ use crate::{
 };
 
 /// How many live sessions of a group are shown, the newest ones.
-pub(super) const MOST_SESSIONS: i64 = 500;
+pub(super) const MAX_SESSIONS: i64 = 500;
 
-/// A group of people.
+/// A group of users.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Group)]
 pub struct GroupView {
     #[schema(format = "uuid")]
     id: String,
     name: String,
-    /// `local`: made here; `ldap`: the directory's, which alone changes its members.
+    /// `local`: created in the portal. `ldap`: from the directory; its members can only be changed there.
     source: String,
-    /// The directory's own id of the group.
+    /// The id of the group in the directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     subject: Option<String>,
-    /// How many people are in it.
+    /// The number of members.
     members: i64,
-    /// The names of who manages it.
+    /// The names of the managers.
     managers: Vec<String>,
     #[schema(value_type = Option<String>, format = "date-time")]
     created_at: Option<Timestamp>,
-    /// Since when its directory no longer has it, though something is set for it.
+    /// The time since when the directory no longer has the group, if limits or managers are set for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "date-time")]
     absent_since: Option<Timestamp>,
@@ -70,7 +70,7 @@ impl From<ListedGroup> for GroupView {
     }
 }
 
-/// Somebody in a group.
+/// A member of a group.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Member)]
 pub struct MemberView {
@@ -78,13 +78,13 @@ pub struct MemberView {
     display_name: String,
     /// `active`, `disabled` or `absent`.
     state: &'static str,
-    /// How many of their sessions have not ended.
+    /// The number of sessions that have not ended.
     sessions: i64,
     #[schema(value_type = Option<String>, format = "date-time")]
     last_seen_at: Option<Timestamp>,
 }
 
-/// What a member runs, as its manager sees it: what it holds, not what is in it.
+/// A workload of a member, with its resources and without its contents.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GroupSession)]
 pub struct GroupSessionView {
@@ -92,7 +92,7 @@ pub struct GroupSessionView {
     id: String,
     owner: String,
     app: String,
-    /// The job of which this is an attempt.
+    /// The job, if this is an attempt of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     job: Option<JobId>,
@@ -121,7 +121,7 @@ impl From<Session> for GroupSessionView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParameters {
-    /// A part of the name.
+    /// Part of the name.
     find: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
@@ -136,16 +136,20 @@ impl ListParameters {
     pub(super) fn filter(self, reader: &Principal) -> Result<(GroupFilter, i64)> {
         let paging = Paging::new(self.limit, self.cursor.filter(|cursor| !cursor.is_empty()));
         let limit = paging.limit()?;
-        let after = paging.after::<GroupPlace>()?.map(|place| (place.0, place.1));
+        let after = paging.after::<GroupCursor>()?.map(|place| (place.0, place.1));
         let find = self.find.unwrap_or_default().trim().chars().take(200).collect();
         let manager = (!reader.is_operator()).then(|| reader.id());
         Ok((GroupFilter { find, manager, after, limit: limit + 1 }, limit))
     }
 }
 
-/// The groups that one may see, by name: all for administrators and operators, else those that one manages.
+/// Lists the groups that you can see, by name.
+///
+/// Administrators and operators see all groups, managers those that they manage.
 #[utoipa::path(get, path = "/groups", tag = "groups", params(ListParameters),
-    responses((status = 200, body = Listed<GroupView>), (status = 403, description = "For administrators, operators and managers of groups", body = Problem)))]
+    responses((status = 200, body = Listed<GroupView>),
+        (status = 403, description = "Not an administrator, an operator or a manager of a \
+                                                                                      group", body = Problem)))]
 pub async fn list(
     reader: GroupReader,
     State(portal): State<Arc<Portal>>,
@@ -159,10 +163,10 @@ pub async fn list(
 
 pub(super) async fn page(portal: &Portal, filter: &GroupFilter, limit: i64) -> Result<Listed<ListedGroup>> {
     let found = portal.db.list_groups(filter).await?;
-    Ok(Listed::new(found, limit, |listed: &ListedGroup| GroupPlace(listed.group.name.clone(), listed.group.id)))
+    Ok(Listed::new(found, limit, |listed: &ListedGroup| GroupCursor(listed.group.name.clone(), listed.group.id)))
 }
 
-/// The name of a group that is made here.
+/// The name of a local group.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupRequest {
@@ -171,11 +175,12 @@ pub struct GroupRequest {
     name: String,
 }
 
-/// Make a group here.
+/// Creates a local group.
 #[utoipa::path(post, path = "/groups", tag = "groups", request_body = GroupRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
-    responses((status = 201, body = GroupView), (status = 403, description = "For administrators", body = Problem),
-        (status = 422, description = "The name cannot be, or is taken", body = Problem)))]
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Requests that repeat a key return the first result.")),
+    responses((status = 201, body = GroupView), (status = 403, description = "Not an administrator", body = Problem),
+        (status = 422, description = "The name is invalid or already in use", body = Problem)))]
 pub async fn create(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
@@ -188,9 +193,11 @@ pub async fn create(
     Ok(Created(format!("/api/v1/groups/{id}"), made.into()))
 }
 
-/// One group, by its id or its name.
-#[utoipa::path(get, path = "/groups/{group}", tag = "groups", params(("group" = String, Path, description = "Id or name")),
-    responses((status = 200, body = GroupView), (status = 404, description = "There is no such group, or one does not manage it", body = Problem),
+/// Returns one group, by its id or name.
+#[utoipa::path(get, path = "/groups/{group}", tag = "groups",
+    params(("group" = String, Path, description = "Id or name")),
+    responses((status = 200, body = GroupView),
+        (status = 404, description = "Not found, or not managed by you", body = Problem),
         (status = 409, description = "Several groups have this name", body = Problem)))]
 pub async fn find(
     reader: GroupReader,
@@ -200,10 +207,12 @@ pub async fn find(
     Ok(tagged(&GroupView::from(group(&portal, &reader.0, &name).await?), &[]))
 }
 
-/// Rename a group that was made here.
-#[utoipa::path(patch, path = "/groups/{group}", tag = "groups", params(("group" = String, Path)), request_body = GroupRequest,
-    responses((status = 200, body = GroupView), (status = 409, description = "It is the directory's", body = Problem),
-        (status = 412, description = "Changed since If-Match", body = Problem)))]
+/// Renames a local group.
+#[utoipa::path(patch, path = "/groups/{group}", tag = "groups",
+    params(("group" = String, Path)), request_body = GroupRequest,
+    responses((status = 200, body = GroupView),
+        (status = 409, description = "The group belongs to the directory", body = Problem),
+        (status = 412, description = "Changed since the version in If-Match", body = Problem)))]
 pub async fn rename(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
@@ -218,16 +227,19 @@ pub async fn rename(
     Ok(tagged(&GroupView::from(group(&portal, &admin.0, &id).await?), &[]))
 }
 
-/// Remove a group that was made here, or that its directory no longer has; its people stay.
+/// Deletes a local group, or a group that the directory no longer has.
+///
+/// The members keep their accounts.
 #[utoipa::path(delete, path = "/groups/{group}", tag = "groups", params(("group" = String, Path)),
-    responses((status = 204, description = "Removed"), (status = 409, description = "It is the directory's", body = Problem)))]
+    responses((status = 204, description = "Removed"),
+        (status = 409, description = "The group belongs to the directory", body = Problem)))]
 pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let found = group(&portal, &admin.0, &name).await?;
     portal.access.remove_group(&admin.0, &found.group).await?;
     Ok(NoContent.into_response())
 }
 
-/// The people of a group, by name.
+/// Lists the members of a group, by name.
 #[utoipa::path(get, path = "/groups/{group}/members", tag = "groups", params(("group" = String, Path), Paging),
     responses((status = 200, body = Listed<MemberView>)))]
 pub async fn members(
@@ -257,11 +269,15 @@ pub async fn members(
     Ok(axum::Json(Listed::new(items, limit, |member: &MemberView| member.name.clone())))
 }
 
-/// Put somebody into a group that was made here, as an administrator; fine when they are in it. A manager invites instead.
-#[utoipa::path(put, path = "/groups/{group}/members/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
-    responses((status = 204, description = "They are in it"), (status = 403, description = "A manager invites people", body = Problem),
-        (status = 404, description = "No such group of yours, or no such user", body = Problem),
-        (status = 409, description = "It is the directory's", body = Problem)))]
+/// Adds a user to a local group.
+///
+/// Only administrators can do this; managers send invitations. Succeeds if the user is already a member.
+#[utoipa::path(put, path = "/groups/{group}/members/{name}", tag = "groups",
+    params(("group" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "The user is a member"),
+        (status = 403, description = "Not an administrator. Managers send invitations", body = Problem),
+        (status = 404, description = "The group or the user was not found", body = Problem),
+        (status = 409, description = "The group belongs to the directory", body = Problem)))]
 pub async fn add_member(
     reader: GroupReader,
     State(portal): State<Arc<Portal>>,
@@ -274,10 +290,13 @@ pub async fn add_member(
     Ok(NoContent.into_response())
 }
 
-/// Take somebody out of a group that was made here, as its manager or an administrator; fine when they are not
-/// in it. Anybody takes themselves out.
-#[utoipa::path(delete, path = "/groups/{group}/members/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
-    responses((status = 204, description = "They are not in it"), (status = 409, description = "It is the directory's", body = Problem)))]
+/// Removes a member from a local group.
+///
+/// Administrators, managers of the group and the member can do this. Succeeds if the user is not a member.
+#[utoipa::path(delete, path = "/groups/{group}/members/{name}", tag = "groups",
+    params(("group" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "The user is not a member"),
+        (status = 409, description = "The group belongs to the directory", body = Problem)))]
 pub async fn remove_member(
     actor: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -288,7 +307,7 @@ pub async fn remove_member(
             return Ok(NoContent.into_response());
         }
         if !actor.is_operator() && actor.user.manages.is_empty() {
-            return Err(Error::not_found_because("You are in no such group."));
+            return Err(Error::not_found_because("You are not a member of this group."));
         }
     }
     let reader = GroupReader::of(actor)?;
@@ -308,9 +327,13 @@ pub(super) fn audience(reader: &Principal) -> Audience {
     if reader.is_operator() { Audience::Staff } else { Audience::Managers }
 }
 
-/// Make somebody a manager of a group of any source; fine when they are one.
-#[utoipa::path(put, path = "/groups/{group}/managers/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
-    responses((status = 204, description = "They manage it"), (status = 403, description = "For administrators", body = Problem)))]
+/// Makes a user a manager of a group, local or from the directory.
+///
+/// Succeeds if the user already is a manager.
+#[utoipa::path(put, path = "/groups/{group}/managers/{name}", tag = "groups",
+    params(("group" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "The user is a manager"),
+        (status = 403, description = "Not an administrator", body = Problem)))]
 pub async fn add_manager(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
@@ -319,9 +342,13 @@ pub async fn add_manager(
     set_manager(&portal, &admin.0, &path, true).await
 }
 
-/// End that somebody manages a group; fine when they do not.
-#[utoipa::path(delete, path = "/groups/{group}/managers/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
-    responses((status = 204, description = "They do not manage it"), (status = 403, description = "For administrators", body = Problem)))]
+/// Removes a manager of a group.
+///
+/// Succeeds if the user is not a manager.
+#[utoipa::path(delete, path = "/groups/{group}/managers/{name}", tag = "groups",
+    params(("group" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "The user is not a manager"),
+        (status = 403, description = "Not an administrator", body = Problem)))]
 pub async fn remove_manager(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
@@ -342,7 +369,9 @@ async fn set_manager(
     Ok(NoContent.into_response())
 }
 
-/// What the people of a group run and wait for now, the newest 500; for its managers without operators and administrators.
+/// Lists the running and queued workloads of the members of a group: the newest 500.
+///
+/// Managers do not see workloads of operators and administrators.
 #[utoipa::path(get, path = "/groups/{group}/sessions", tag = "groups", params(("group" = String, Path)),
     responses((status = 200, body = Listed<GroupSessionView>)))]
 pub async fn sessions(
@@ -351,7 +380,7 @@ pub async fn sessions(
     Path(name): Path<String>,
 ) -> Result<axum::Json<Listed<GroupSessionView>>> {
     let found = group(&portal, &reader.0, &name).await?;
-    let sessions = portal.db.group_sessions(found.group.id, audience(&reader.0), MOST_SESSIONS).await?;
+    let sessions = portal.db.group_sessions(found.group.id, audience(&reader.0), MAX_SESSIONS).await?;
     Ok(axum::Json(Listed { items: sessions.into_iter().map(GroupSessionView::from).collect(), next_cursor: None }))
 }
 
@@ -362,7 +391,7 @@ pub(super) async fn group(portal: &Portal, reader: &Principal, id_or_name: &str)
 
 async fn somebody(portal: &Portal, name: &str) -> Result<User> {
     named(portal, name).await.map_err(|error| match error.kind() {
-        crate::web::error::Kind::NotFound => Error::not_found_because("There is no user of this name."),
+        crate::web::error::Kind::NotFound => Error::not_found_because("There is no user with this name."),
         _ => error,
     })
 }

@@ -12,9 +12,9 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{group_pages, groups::group, visit::done};
+use super::{group_pages, groups::group, navigation::done};
 use crate::{
-    auth::invitations::Asked,
+    auth::invitations::InviteOutcome,
     model::{Invitation, Timestamp},
     web::{
         Portal,
@@ -31,7 +31,7 @@ pub struct InvitationView {
     #[schema(format = "uuid")]
     group_id: String,
     group: String,
-    /// Who is invited.
+    /// The name of the invited user.
     name: String,
     invited_by: String,
     #[schema(value_type = String, format = "date-time")]
@@ -47,7 +47,7 @@ impl From<Invitation> for InvitationView {
     }
 }
 
-/// Whom to invite.
+/// The user to invite.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InvitationRequest {
@@ -60,9 +60,11 @@ fn listed(invitations: Vec<Invitation>) -> Answer<Listed<InvitationView>> {
     Answer(Listed { items: invitations.into_iter().map(InvitationView::from).collect(), next_cursor: None })
 }
 
-/// Lists the pending invitations into a group, by name.
-#[utoipa::path(get, path = "/groups/{group}/invitations", tag = "groups", params(("group" = String, Path, description = "Id or name")),
-    responses((status = 200, body = Listed<InvitationView>), (status = 404, description = "There is no such group, or one does not manage it", body = Problem)))]
+/// Lists the pending invitations to a group, by name.
+#[utoipa::path(get, path = "/groups/{group}/invitations", tag = "groups",
+    params(("group" = String, Path, description = "Id or name")),
+    responses((status = 200, body = Listed<InvitationView>),
+        (status = 404, description = "Not found, or not managed by you", body = Problem)))]
 pub async fn list(
     reader: GroupReader,
     State(portal): State<Arc<Portal>>,
@@ -72,12 +74,15 @@ pub async fn list(
     Ok(listed(portal.access.invitations_into(found.group.id).await?))
 }
 
-/// Invites somebody into a group that was made here. Inviting twice returns the pending invitation.
+/// Invites a user to a local group.
+///
+/// If an invitation is already pending, it is returned.
 #[utoipa::path(post, path = "/groups/{group}/invitations", tag = "groups", request_body = InvitationRequest,
     params(("group" = String, Path, description = "Id or name")),
-    responses((status = 201, body = InvitationView, description = "Invited, now or before"),
-        (status = 409, description = "A member already, declined lately, or it is the directory's", body = Problem),
-        (status = 422, description = "Nobody of this name can be invited", body = Problem)))]
+    responses((status = 201, body = InvitationView, description = "Invited, now or earlier"),
+        (status = 409, description = "Already a member, recently declined, or a group of the directory",
+            body = Problem),
+        (status = 422, description = "There is no user with this name who can be invited", body = Problem)))]
 pub async fn create(
     reader: GroupReader,
     State(portal): State<Arc<Portal>>,
@@ -85,16 +90,18 @@ pub async fn create(
     Json(request): Json<InvitationRequest>,
 ) -> Result<Created<InvitationView>> {
     let found = group(&portal, &reader.0, &name).await?;
-    let (Asked::Invited(invitation) | Asked::Again(invitation)) =
+    let (InviteOutcome::Invited(invitation) | InviteOutcome::Again(invitation)) =
         portal.access.invite(&reader.0, &found.group, &request.name).await?;
     let place = format!("/api/v1/groups/{}/invitations/{}", invitation.group, invitation.name);
     Ok(Created(place, invitation.into()))
 }
 
-/// Withdraws an invitation; fine when there is none. An administrator also lifts a decline.
+/// Withdraws an invitation.
+///
+/// Succeeds if there is none. If an administrator does this, the user can also be invited again after declining.
 #[utoipa::path(delete, path = "/groups/{group}/invitations/{name}", tag = "groups",
     params(("group" = String, Path, description = "Id or name"), ("name" = String, Path)),
-    responses((status = 204, description = "Nobody of this name is invited")))]
+    responses((status = 204, description = "The user is not invited")))]
 pub async fn withdraw(
     reader: GroupReader,
     State(portal): State<Arc<Portal>>,
@@ -105,15 +112,19 @@ pub async fn withdraw(
     Ok(NoContent.into_response())
 }
 
-/// Lists one's own pending invitations, by group.
+/// Lists your pending invitations, by group.
 #[utoipa::path(get, path = "/me/invitations", tag = "me", responses((status = 200, body = Listed<InvitationView>)))]
 pub async fn own(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<InvitationView>>> {
     Ok(listed(portal.access.invitations_of(&user).await?))
 }
 
-/// Accepts an invitation: one is a member of the group from then on.
-#[utoipa::path(put, path = "/me/invitations/{group}", tag = "me", params(("group" = String, Path, description = "Id or name")),
-    responses((status = 204, description = "One is a member"), (status = 404, description = "No invitation into it is pending", body = Problem)))]
+/// Accepts an invitation.
+///
+/// You become a member of the group.
+#[utoipa::path(put, path = "/me/invitations/{group}", tag = "me",
+    params(("group" = String, Path, description = "Id or name")),
+    responses((status = 204, description = "You are a member"),
+        (status = 404, description = "No invitation to this group is pending", body = Problem)))]
 pub async fn accept(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -122,9 +133,13 @@ pub async fn accept(
     answer(&portal, &user, &name, true).await
 }
 
-/// Declines an invitation: managers of the group cannot repeat it for a week.
-#[utoipa::path(delete, path = "/me/invitations/{group}", tag = "me", params(("group" = String, Path, description = "Id or name")),
-    responses((status = 204, description = "Declined"), (status = 404, description = "No invitation into it is pending", body = Problem)))]
+/// Declines an invitation.
+///
+/// Managers of the group cannot repeat it for a week.
+#[utoipa::path(delete, path = "/me/invitations/{group}", tag = "me",
+    params(("group" = String, Path, description = "Id or name")),
+    responses((status = 204, description = "Declined"),
+        (status = 404, description = "No invitation to this group is pending", body = Problem)))]
 pub async fn decline(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -138,7 +153,7 @@ async fn answer(portal: &Portal, user: &CurrentUser, group: &str, accepts: bool)
         return Ok(NoContent.into_response());
     }
     Err(Error::not_found_because(
-        "No invitation into such a group is pending: it was answered or withdrawn, or it expired.",
+        "No invitation to this group is pending. It was answered or withdrawn, or it expired.",
     ))
 }
 

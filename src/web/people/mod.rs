@@ -3,13 +3,13 @@
 
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
+mod cursor;
 pub mod group_pages;
 pub mod groups;
 pub mod invitations;
+mod navigation;
 pub mod pages;
-mod place;
 pub mod stop;
-mod visit;
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-pub(super) use self::place::GroupPlace;
-use self::place::Place;
+pub(super) use self::cursor::GroupCursor;
+use self::cursor::PeopleCursor;
 use super::{
     Portal,
     error::{Created, Error, Problem, Result},
@@ -34,7 +34,7 @@ use super::{
 use crate::{
     auth::people::{NewPerson, PersonChange},
     db::{
-        groups::Belonging,
+        groups::Membership,
         people::{ListedUser, PeopleFilter, Sort},
     },
     model::{Role, Timestamp, TokenId, User, user},
@@ -50,15 +50,15 @@ pub struct UserView {
     display_name: String,
     /// Where the account comes from: `local` or `ldap`.
     source: String,
-    /// What they may do: `user`, `operator` or `admin`.
+    /// The effective role: `user`, `operator` or `admin`.
     role: &'static str,
-    /// What was given here; where `role` is more, the directory gives it.
+    /// The role that was set in the portal. If `role` is higher, it comes from the directory.
     given_role: &'static str,
-    /// `active`, `disabled` (here), or `absent` from the directory.
+    /// `active`, `disabled` in the portal, or `absent` from the directory.
     state: &'static str,
-    /// The names of the groups they are in.
+    /// The names of the user's groups.
     groups: Vec<String>,
-    /// How many of their sessions have not ended.
+    /// The number of sessions that have not ended.
     sessions: i64,
     #[schema(value_type = Option<String>, format = "date-time")]
     last_seen_at: Option<Timestamp>,
@@ -84,25 +84,25 @@ impl UserView {
     }
 }
 
-/// One account with what belongs to it.
+/// An account, with its groups and sign-ins.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UserDetails {
     #[serde(flatten)]
     user: UserView,
-    /// The Unix account that an administrator named on the machine.
+    /// The Unix account on the machine, if an administrator set it.
     unix_name: Option<String>,
-    /// Since when the directory does not list them any more, or has locked them.
+    /// The time since when the account is missing or locked in the directory.
     #[schema(value_type = Option<String>, format = "date-time")]
     absent_since: Option<Timestamp>,
-    /// The groups they are in or manage, with their sources.
+    /// The groups that the user is in or manages.
     belongings: Vec<BelongingView>,
-    /// How many browsers are signed in.
+    /// The number of active sign-ins.
     logins: i64,
 }
 
-/// How somebody belongs to a group.
+/// A user's membership in a group.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Belonging)]
+#[schema(as = Membership)]
 pub struct BelongingView {
     #[schema(format = "uuid")]
     id: String,
@@ -113,9 +113,9 @@ pub struct BelongingView {
     manager: bool,
 }
 
-impl From<Belonging> for BelongingView {
-    fn from(belonging: Belonging) -> Self {
-        let Belonging { group, is_member, is_manager } = belonging;
+impl From<Membership> for BelongingView {
+    fn from(belonging: Membership) -> Self {
+        let Membership { group, is_member, is_manager } = belonging;
         Self {
             id: group.id.to_string(),
             group: group.name,
@@ -131,7 +131,7 @@ impl From<Belonging> for BelongingView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParameters {
-    /// A part of the name or the display name.
+    /// Part of the name or the display name.
     find: Option<String>,
     /// `user`, `operator` or `admin`.
     role: Option<String>,
@@ -139,7 +139,7 @@ pub struct ListParameters {
     state: Option<String>,
     /// `local` or `ldap`.
     source: Option<String>,
-    /// `name`, `seen`, or with `-` before it the other way round.
+    /// `name` or `seen`. A `-` before it reverses the order.
     #[param(default = "name")]
     sort: Option<String>,
     limit: Option<i64>,
@@ -156,21 +156,21 @@ impl ListParameters {
             Some("-name") => Sort::NameDown,
             Some("seen") => Sort::Seen,
             Some("-seen") => Sort::SeenDown,
-            Some(_) => return Err(Error::field("sort", "invalid_value", "One of name, -name, seen, -seen.")),
+            Some(_) => return Err(Error::field("sort", "invalid_value", "Must be one of name, -name, seen, -seen.")),
         };
-        let after = paging.after::<Place>()?.map(|place| place.of(sort)).transpose()?;
+        let after = paging.after::<PeopleCursor>()?.map(|place| place.of(sort)).transpose()?;
         let find = self.find.unwrap_or_default();
         let filter = PeopleFilter {
             find: find.trim().chars().take(200).collect(),
-            role: word("role", self.role, "One of user, operator, admin.")?,
-            state: word::<user::State>("state", self.state, "One of active, disabled, absent.")?,
+            role: word("role", self.role, "Must be one of user, operator, admin.")?,
+            state: word::<user::State>("state", self.state, "Must be one of active, disabled, absent.")?,
             source: self.source.filter(|source| !source.is_empty()),
             sort,
             after,
             limit: limit + 1,
         };
         if filter.source.as_ref().is_some_and(|source| source.contains('\0')) {
-            return Err(Error::field("source", "invalid_value", "One of local, ldap."));
+            return Err(Error::field("source", "invalid_value", "Must be local or ldap."));
         }
         Ok((filter, limit))
     }
@@ -182,9 +182,10 @@ fn word<T: std::str::FromStr>(field: &str, text: Option<String>, expected: &str)
     text.map(|text| text.parse()).transpose().map_err(|_err| Error::field(field, "invalid_value", expected))
 }
 
-/// Everybody, for administrators and operators.
+/// Lists all users.
 #[utoipa::path(get, path = "/users", tag = "users", params(ListParameters),
-    responses((status = 200, body = Listed<UserView>), (status = 403, description = "For administrators and operators", body = Problem)))]
+    responses((status = 200, body = Listed<UserView>),
+        (status = 403, description = "Not an administrator or operator", body = Problem)))]
 pub async fn list(
     _: Operator,
     State(portal): State<Arc<Portal>>,
@@ -192,34 +193,35 @@ pub async fn list(
 ) -> Result<axum::Json<Listed<UserView>>> {
     let (filter, limit) = parameters.filter()?;
     let found = portal.db.list_people(&filter).await?;
-    let page = Listed::new(found, limit, |one: &ListedUser| Place::after(&one.user, filter.sort));
+    let page = Listed::new(found, limit, |one: &ListedUser| PeopleCursor::after(&one.user, filter.sort));
     let items = page.items.iter().map(|one| UserView::new(&one.user, one.sessions)).collect();
     Ok(axum::Json(Listed { items, next_cursor: page.next_cursor }))
 }
 
-/// A local account to be made.
+/// A new local account.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewUserRequest {
-    /// At most 29 of `a` to `z`, digits, `_`, `.` and `-`; not digits alone, and not a system account's.
+    /// At most 29 of `a` to `z`, digits, `_`, `.` and `-`. Not only digits, and not the name of a system account.
     #[schema(min_length = 1, max_length = 29)]
     name: String,
     #[serde(default)]
     #[schema(max_length = 128)]
     display_name: String,
-    /// `user` (also when left out), `operator` or `admin`.
+    /// `user` (the default), `operator` or `admin`.
     #[schema(value_type = Option<String>)]
     role: Option<Role>,
-    /// At least 10 characters. Without one nobody can sign in yet.
+    /// At least 10 characters. Without a password the user cannot sign in yet.
     #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
 }
 
-/// Make a local account.
+/// Creates a local account.
 #[utoipa::path(post, path = "/users", tag = "users", request_body = NewUserRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
-    responses((status = 201, body = UserDetails), (status = 403, description = "For administrators", body = Problem),
-        (status = 422, description = "A field cannot be accepted", body = Problem)))]
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Requests that repeat a key return the first result.")),
+    responses((status = 201, body = UserDetails), (status = 403, description = "Not an administrator", body = Problem),
+        (status = 422, description = "A field is invalid", body = Problem)))]
 pub async fn create(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
@@ -234,37 +236,41 @@ pub async fn create(
     Ok(Created(format!("/api/v1/users/{}", user.name), details(&portal, &user).await?))
 }
 
-/// One account.
+/// Returns one account.
 #[utoipa::path(get, path = "/users/{name}", tag = "users", params(("name" = String, Path)),
-    responses((status = 200, body = UserDetails), (status = 404, description = "There is no such user", body = Problem)))]
+    responses((status = 200, body = UserDetails), (status = 404, description = "Not found", body = Problem)))]
 pub async fn find(_: Operator, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let user = named(&portal, &name).await?;
-    Ok(tagged(&details(&portal, &user).await?, &PASSING))
+    Ok(tagged(&details(&portal, &user).await?, &VOLATILE_FIELDS))
 }
 
-/// What to change; fields that are left out stay.
+/// A change of an account. Fields that are omitted keep their values.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserChangeRequest {
-    /// Of local accounts.
+    /// For local accounts only.
     #[schema(max_length = 128)]
     display_name: Option<String>,
-    /// What is given here: `user`, `operator` or `admin`.
+    /// The role to set in the portal: `user`, `operator` or `admin`.
     #[schema(value_type = Option<String>)]
     role: Option<Role>,
-    /// True ends logins, tokens and open connections within five seconds.
+    /// `true` ends logins, tokens and open connections within five seconds.
     disabled: Option<bool>,
-    /// Of local accounts; it ends their logins.
+    /// For local accounts only. Ends all logins of the user.
     #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
 }
 
-/// Change an account, all or nothing. Nobody changes their own role, and the last administrator stays.
+/// Changes an account.
+///
+/// All changes are made, or none. You cannot change your own role, and the last administrator cannot be removed.
 #[utoipa::path(patch, path = "/users/{name}", tag = "users", params(("name" = String, Path)),
     request_body = UserChangeRequest,
-    responses((status = 200, body = UserDetails), (status = 403, description = "For administrators, and not for oneself", body = Problem),
-        (status = 409, description = "The last administrator, or the directory's to change", body = Problem),
-        (status = 412, description = "Changed since If-Match", body = Problem)))]
+    responses((status = 200, body = UserDetails),
+        (status = 403, description = "Not an administrator, or your own account", body = Problem),
+        (status = 409, description = "This is the last administrator, or the value is managed by the directory",
+            body = Problem),
+        (status = 412, description = "Changed since the version in If-Match", body = Problem)))]
 pub async fn change(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
@@ -273,23 +279,28 @@ pub async fn change(
     Json(request): Json<UserChangeRequest>,
 ) -> Result<Response> {
     let user = named(&portal, &name).await?;
-    check_version(&headers, &details(&portal, &user).await?, &PASSING)?;
+    check_version(&headers, &details(&portal, &user).await?, &VOLATILE_FIELDS)?;
     let UserChangeRequest { display_name, role, disabled, password } = request;
     portal.access.change_person(&admin.0, &user, PersonChange { display_name, role, disabled, password }).await?;
     let user = named(&portal, &name).await?;
-    Ok(tagged(&details(&portal, &user).await?, &PASSING))
+    Ok(tagged(&details(&portal, &user).await?, &VOLATILE_FIELDS))
 }
 
-/// Remove a local account that was never used; others are disabled.
+/// Deletes a local account that was never used.
+///
+/// Disable other accounts instead.
 #[utoipa::path(delete, path = "/users/{name}", tag = "users", params(("name" = String, Path)),
-    responses((status = 204, description = "Removed"), (status = 409, description = "It was used, or is the last administrator", body = Problem)))]
+    responses((status = 204, description = "Removed"),
+        (status = 409, description = "The account was used, or is the last administrator", body = Problem)))]
 pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let user = named(&portal, &name).await?;
     portal.access.remove_person(&admin.0, &user).await?;
     Ok(NoContent.into_response())
 }
 
-/// End all their sign-ins. Tokens and sessions go on.
+/// Signs a user out everywhere.
+///
+/// Tokens stay valid and sessions continue.
 #[utoipa::path(post, path = "/users/{name}/sign-out", tag = "users", params(("name" = String, Path)),
     responses((status = 204, description = "Signed out everywhere")))]
 pub async fn sign_out(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
@@ -298,7 +309,7 @@ pub async fn sign_out(admin: Admin, State(portal): State<Arc<Portal>>, Path(name
     Ok(NoContent.into_response())
 }
 
-/// Their tokens, newest first: names, scopes and last use, never a secret.
+/// Lists a user's tokens, newest first, without their secrets.
 #[utoipa::path(get, path = "/users/{name}/tokens", tag = "users", params(("name" = String, Path), Paging),
     responses((status = 200, body = Listed<TokenInfo>)))]
 pub async fn tokens(
@@ -314,10 +325,11 @@ pub async fn tokens(
     Ok(axum::Json(Listed::new(tokens, limit, |token| token.id.clone())))
 }
 
-/// Revoke a token of theirs; it ends at once.
+/// Revokes a user's token, with immediate effect.
 #[utoipa::path(delete, path = "/users/{name}/tokens/{id}", tag = "users",
     params(("name" = String, Path), ("id" = String, Path)),
-    responses((status = 204, description = "Revoked"), (status = 404, description = "They have no such token", body = Problem)))]
+    responses((status = 204, description = "Revoked"),
+        (status = 404, description = "The user has no token with this id", body = Problem)))]
 pub async fn revoke_token(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
@@ -333,7 +345,7 @@ pub async fn revoke_token(
 }
 
 /// What changes by itself is no part of an account's version.
-const PASSING: [&str; 3] = ["sessions", "last_seen_at", "logins"];
+const VOLATILE_FIELDS: [&str; 3] = ["sessions", "last_seen_at", "logins"];
 
 pub(super) async fn named(portal: &Portal, name: &str) -> Result<User> {
     Ok(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user)

@@ -11,23 +11,24 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    ListParameters, Place, named,
-    visit::{self, done, refusal, typed},
+    ListParameters, PeopleCursor, named,
+    navigation::{self, done, refusal, typed},
 };
 use crate::{
     auth::{
-        access::IDLE_SECONDS,
         people::{NewPerson, PersonChange},
+        store::ends_at,
     },
     db::{people::ListedUser, sessions::Filter},
     model::{Role, SessionState, TokenId, User, UserId, user},
     web::{
-        Portal, cards,
+        Portal,
         error::{Error, Result},
         extract::{Admin, Form, Id, Operator, Query},
         page::{Nav, Page},
-        paging::Listed,
-        settings::token_rows,
+        paging::{Listed, Part},
+        sessions::cards,
+        settings::{self, SHOWN, token_rows},
         views::{
             self, BelongingRow, Column, Moment, NewUserForm, UserPage, UserRow, UserSearch, UsersPage, source_word,
         },
@@ -35,17 +36,17 @@ use crate::{
 };
 
 /// How many of somebody's groups a line of the list names.
-const SHOWN_GROUPS: usize = 3;
+const MAX_GROUPS_SHOWN: usize = 3;
 
 /// How many ended sessions somebody's page shows.
 const ENDED: i64 = 5;
 
-/// More live sessions than this nobody has.
-const LIVE: i64 = 200;
+/// How many live sessions a part of somebody's page shows.
+const LIVE: usize = 20;
 
 /// The address of the list: what is not known is left out, so that a link of yesterday works.
 #[derive(Default, Deserialize)]
-pub struct ListVisit {
+pub struct ListPageParams {
     find: Option<String>,
     role: Option<String>,
     state: Option<String>,
@@ -59,7 +60,7 @@ pub struct ListVisit {
 pub async fn list(
     Operator(reader): Operator,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<ListVisit>,
+    Query(visit): Query<ListPageParams>,
 ) -> Result<Response> {
     let done = visit.done.clone();
     let mut view = list_view(&portal, &reader, visit).await?;
@@ -71,7 +72,7 @@ pub async fn list(
 pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
     let role = match form.get("role") {
         "" => Ok(Role::User),
-        text => text.parse().map_err(|_err| Error::field("role", "invalid_value", "Choose one of the list.")),
+        text => text.parse().map_err(|_err| Error::field("role", "invalid_value", "Select a value from the list.")),
     };
     let made = match role {
         Ok(role) => {
@@ -93,7 +94,7 @@ pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form)
         Err(error) if error.field_errors().is_empty() => return Err(error),
         Err(error) => error,
     };
-    let mut view = list_view(&portal, &admin.0, ListVisit::default()).await?;
+    let mut view = list_view(&portal, &admin.0, ListPageParams::default()).await?;
     view.errors = error.field_errors().iter().map(views::FieldError::from).collect();
     view.form = NewUserForm {
         name: typed(form.get("name")),
@@ -103,7 +104,7 @@ pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form)
     Ok(error.with_page(Page(view)))
 }
 
-async fn list_view(portal: &Portal, reader: &Arc<crate::auth::Principal>, visit: ListVisit) -> Result<UsersPage> {
+async fn list_view(portal: &Portal, reader: &Arc<crate::auth::Principal>, visit: ListPageParams) -> Result<UsersPage> {
     let now = portal.clock.now();
     let known = |text: Option<String>, is: fn(&str) -> bool| text.filter(|text| is(text)).unwrap_or_default();
     let search = UserSearch {
@@ -124,7 +125,7 @@ async fn list_view(portal: &Portal, reader: &Arc<crate::auth::Principal>, visit:
     };
     let (filter, limit) = parameters.filter()?;
     let found = portal.db.list_people(&filter).await?;
-    let page = Listed::new(found, limit, |one: &ListedUser| Place::after(&one.user, filter.sort));
+    let page = Listed::new(found, limit, |one: &ListedUser| PeopleCursor::after(&one.user, filter.sort));
     let paged = visit.cursor.is_some_and(|cursor| !cursor.is_empty());
     Ok(UsersPage {
         layout: portal.layout_of(reader, Nav::Administration),
@@ -151,7 +152,7 @@ fn address(search: &UserSearch, sort: &str, cursor: &str) -> String {
         ("sort", sort),
         ("cursor", cursor),
     ];
-    visit::address("/admin/users", &parts)
+    navigation::address("/admin/users", &parts)
 }
 
 fn columns(search: &UserSearch) -> Vec<Column> {
@@ -172,8 +173,8 @@ fn columns(search: &UserSearch) -> Vec<Column> {
 
 fn row(one: ListedUser, now: crate::model::Timestamp) -> UserRow {
     let ListedUser { mut user, sessions } = one;
-    let more_groups = user.groups.len().saturating_sub(SHOWN_GROUPS);
-    user.groups.truncate(SHOWN_GROUPS);
+    let more_groups = user.groups.len().saturating_sub(MAX_GROUPS_SHOWN);
+    user.groups.truncate(MAX_GROUPS_SHOWN);
     UserRow {
         name: user.name.to_string(),
         role: views::role_word(user.role),
@@ -188,24 +189,29 @@ fn row(one: ListedUser, now: crate::model::Timestamp) -> UserRow {
     }
 }
 
-/// What a form did, after the redirect.
+/// What a form did, after the redirect; and cursors of the lists of somebody's page.
 #[derive(Default, Deserialize)]
-pub struct Visit {
+#[serde(default)]
+pub struct PageParams {
     pub(super) done: Option<String>,
+    sessions: Option<String>,
+    tokens: Option<String>,
+    groups: Option<String>,
 }
 
 pub(super) fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "added" => "The account is made.",
-        "role" => "The role is changed, and holds at once.",
+        "added" => "Account created.",
+        "role" => "Role changed. The change applies immediately.",
         "disabled" => {
-            "The account is disabled: sign-ins, tokens and open connections end now. Sessions go on; stop them below."
+            "Account disabled. Sign-ins, tokens and open connections end now. Sessions continue; you can stop them \
+             below."
         }
-        "enabled" => "The account is enabled.",
-        "signed-out" => "All their sign-ins have ended.",
-        "password" => "The password is changed, and their sign-ins have ended.",
-        "revoked" => "The token is revoked.",
-        "removed" => "The account is removed.",
+        "enabled" => "Account enabled.",
+        "signed-out" => "The user is signed out everywhere.",
+        "password" => "Password changed. The user is signed out everywhere.",
+        "revoked" => "Token revoked.",
+        "removed" => "Account removed.",
         _ => return None,
     })
 }
@@ -216,10 +222,10 @@ pub async fn show(
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let user = named(&portal, &name).await?;
-    let mut view = view(&portal, &reader, &headers, &user).await?;
+    let mut view = view(&portal, &reader, &headers, &user, &visit).await?;
     view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
     Ok(Page(view).into_response())
 }
@@ -232,7 +238,7 @@ pub async fn set_role(
     form: Form,
 ) -> Result<Response> {
     let role = form.get("role").parse();
-    let role = role.map_err(|_err| Error::field("role", "invalid_value", "Choose one of the list."))?;
+    let role = role.map_err(|_err| Error::field("role", "invalid_value", "Select a value from the list."))?;
     change(&portal, &admin, &headers, &name, PersonChange { role: Some(role), ..PersonChange::default() }, "role").await
 }
 
@@ -322,7 +328,7 @@ fn back(user: &User, what: &str) -> Response {
 /// The page once more, with why a form was refused.
 async fn again(portal: &Portal, admin: &Admin, headers: &HeaderMap, user: &User, error: Error) -> Result<Response> {
     let (error, why) = refusal(error)?;
-    let mut view = view(portal, &admin.0, headers, user).await?;
+    let mut view = view(portal, &admin.0, headers, user, &PageParams::default()).await?;
     view.error = Some(why);
     Ok(error.with_page(Page(view)))
 }
@@ -332,25 +338,48 @@ async fn view(
     reader: &Arc<crate::auth::Principal>,
     headers: &HeaderMap,
     user: &User,
+    visit: &PageParams,
 ) -> Result<UserPage> {
     let now = portal.clock.now();
+    let path = format!("/admin/users/{}", user.name);
     let standing = portal.sessions.standing(user.id).await?;
     let theirs = Filter { owner: Some(user.id), ..Filter::default() };
-    let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..theirs }).await?;
+    let live = portal.sessions.list(Filter { live_only: true, limit: i64::MAX, ..theirs }).await?;
+    let live = Part::cut(
+        live,
+        LIVE,
+        visit.sessions.as_deref(),
+        |session| session.id,
+        |cursor| settings::address(&path, "sessions", cursor),
+    );
     let ended = portal.sessions.list(Filter { state: Some(SessionState::Ended), limit: ENDED, ..theirs }).await?;
     let card = |session| cards::card(portal, reader, headers, session, &standing.limits);
-    let tokens = portal.db.list_tokens(user.id, None, 500).await?;
+    let tokens = portal.db.list_tokens(user.id, None, i64::MAX).await?;
     let is_unused = user.is_local()
         && user.last_seen_at.is_none()
-        && live.is_empty()
+        && live.more.total == 0
         && ended.is_empty()
         && tokens.iter().all(|token| token.last_used_at.is_none());
-    let mut moments = vec![("Known since", Moment::clock(user.created_at, now))];
+    let tokens = Part::cut(
+        tokens,
+        SHOWN,
+        visit.tokens.as_deref(),
+        |token| token.id,
+        |cursor| settings::address(&path, "tokens", cursor),
+    );
+    let groups = Part::cut(
+        portal.db.belongings(user.id).await?,
+        SHOWN,
+        visit.groups.as_deref(),
+        |belonging| belonging.group.id,
+        |cursor| settings::address(&path, "groups", cursor),
+    );
+    let mut moments = vec![("Created", Moment::clock(user.created_at, now))];
     moments.extend(user.last_seen_at.map(|at| ("Last seen", Moment::ago(at, now))));
     moments.extend(user.absent_since.map(|at| ("Not in the directory since", Moment::clock(at, now))));
     let mut facts = Vec::new();
     facts.extend(user.unix_name.clone().map(|name| ("Unix account", name)));
-    facts.extend(user.uid_number.map(|uid| ("Unix uid, by the directory", uid.to_string())));
+    facts.extend(user.uid_number.map(|uid| ("Unix uid (from the directory)", uid.to_string())));
     Ok(UserPage {
         layout: portal.layout_of(reader, Nav::Administration),
         notice: None,
@@ -366,10 +395,8 @@ async fn view(
         is_unused,
         facts,
         moments,
-        groups: portal
-            .db
-            .belongings(user.id)
-            .await?
+        groups: groups
+            .items
             .into_iter()
             .map(|belonging| BelongingRow {
                 id: belonging.group.id.to_string(),
@@ -379,9 +406,12 @@ async fn view(
                 is_manager: belonging.is_manager,
             })
             .collect(),
-        tokens: token_rows(tokens, now),
+        more_groups: groups.more,
+        tokens: token_rows(tokens.items, now),
+        more_tokens: tokens.more,
         logins: live_logins(portal, user.id).await?,
-        live: live.iter().map(card).collect(),
+        live: live.items.iter().map(card).collect(),
+        more_live: live.more,
         ended: ended.iter().map(card).collect(),
     })
 }
@@ -390,8 +420,5 @@ async fn view(
 pub(super) async fn live_logins(portal: &Portal, user: UserId) -> Result<i64> {
     let now = portal.clock.now();
     let logins = portal.db.list_logins(user).await?;
-    let stands = |login: &&crate::db::logins::Login| {
-        now < login.expires_at && now.seconds_since(login.last_seen_at) < IDLE_SECONDS
-    };
-    Ok(i64::try_from(logins.iter().filter(stands).count()).unwrap_or(i64::MAX))
+    Ok(i64::try_from(logins.iter().filter(|login| now < ends_at(login)).count()).unwrap_or(i64::MAX))
 }

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Something that a member of the group ran or waited for.
+/// A running or queued workload of a member.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoppedItem)]
 pub struct StoppedItem {
@@ -29,19 +29,19 @@ pub struct StoppedItem {
     id: String,
     owner: String,
     name: String,
-    /// Whether it ends now.
+    /// Whether it is being stopped.
     stopped: bool,
-    /// Why it does not.
+    /// The reason why it was not stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-/// What became of each.
+/// The result for each workload.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoppedGroup)]
 pub struct StoppedGroup {
     items: Vec<StoppedItem>,
-    /// How many could not be stopped.
+    /// The number of workloads that could not be stopped.
     failed: usize,
 }
 
@@ -52,7 +52,7 @@ impl StoppedGroup {
             detail => detail.to_owned(),
         });
         if let Some(error) = &error {
-            tracing::warn!(item.kind = kind, item.id = id, error, "a group's work could not be stopped");
+            tracing::warn!(item.kind = kind, item.id = id, error, "failed to stop a group's workload");
         }
         self.failed += usize::from(error.is_some());
         let (owner, name, stopped) = (owner.to_owned(), name.to_owned(), error.is_none());
@@ -60,11 +60,12 @@ impl StoppedGroup {
     }
 }
 
-/// Stop all sessions, jobs and sweeps of the group's people, also those that wait.
-#[utoipa::path(post, path = "/groups/{group}/stop", tag = "groups", params(("group" = String, Path, description = "Id or name")),
-    responses((status = 202, body = StoppedGroup, description = "What became of each"),
-        (status = 403, description = "For administrators and operators", body = Problem),
-        (status = 404, description = "There is no such group", body = Problem)))]
+/// Stops all sessions, jobs and sweeps of the members of a group, including queued ones.
+#[utoipa::path(post, path = "/groups/{group}/stop", tag = "groups",
+    params(("group" = String, Path, description = "Id or name")),
+    responses((status = 202, body = StoppedGroup, description = "The result for each workload"),
+        (status = 403, description = "Not an administrator or operator", body = Problem),
+        (status = 404, description = "Not found", body = Problem)))]
 pub async fn stop(
     Operator(operator): Operator,
     State(portal): State<Arc<Portal>>,
@@ -106,6 +107,13 @@ pub async fn stop(
             }
         }
     }
-    tracing::info!(user.name = %operator.user.name, group = found.group.name, stopped = told.items.len() - told.failed, failed = told.failed, "a group was stopped");
+    let stopped = told.items.len() - told.failed;
+    tracing::info!(
+        user.name = %operator.user.name,
+        group = found.group.name,
+        stopped,
+        failed = told.failed,
+        "stopped a group's workloads"
+    );
     Ok(Accepted(told))
 }

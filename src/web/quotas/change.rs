@@ -11,7 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    db::limits::Marks,
+    db::limits::GroupFlags,
     model::{
         FieldError, Timestamp,
         quota::{Change, Field, Kind, Terms, Unit},
@@ -19,8 +19,8 @@ use crate::{
     web::error::{Error, Result},
 };
 
-/// A change: any of the quota fields (a number, -1 for unlimited, null to inherit), with
-/// `expires_at` and `note` for the fields of this request.
+/// A change of any quota fields: a number, -1 for unlimited, null to inherit. `expires_at` and `note` apply to the
+/// fields of this request.
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct QuotaChange {
     #[serde(default)]
@@ -33,8 +33,7 @@ pub struct QuotaChange {
     pub(super) fields: Fields,
 }
 
-/// A change of a group: what each member gets, what all together may use, and how the group
-/// counts.
+/// A change of a group: the limits of each member, the totals, and how the group counts.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupQuotaChange {
@@ -42,14 +41,14 @@ pub struct GroupQuotaChange {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub(super) each: Fields,
-    /// Fields for what is charged to the group, all together.
+    /// Fields for the totals of the group: a number, -1 for unlimited, null for no total.
     #[serde(default)]
     #[schema(value_type = Object)]
     pub(super) total: Fields,
-    /// Sessions can be charged to it.
+    /// Whether sessions can be charged to the group.
     #[serde(default)]
     pub(super) chargeable: Option<bool>,
-    /// Nobody in it gets more than it gives, whatever other groups they are in.
+    /// Whether members get at most this group's limits, regardless of their other groups.
     #[serde(default)]
     pub(super) restrictive: Option<bool>,
     #[serde(default)]
@@ -64,60 +63,60 @@ pub struct GroupQuotaChange {
 #[derive(Debug, Default)]
 pub struct Fields(BTreeMap<String, Value>);
 
-/// A change without faults.
+/// Holds a validated change.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ParsedChange {
     pub changes: Vec<Change>,
-    pub marks: Marks,
+    pub marks: GroupFlags,
 }
 
 /// Until when, and why: for all fields of a request.
-struct About {
+struct Validity {
     expires_at: Option<Timestamp>,
     note: Option<String>,
 }
 
 impl QuotaChange {
     /// For each person, or for all together.
-    pub(super) fn read(self, kind: Kind, now: Timestamp) -> Result<Read> {
-        let about = About { expires_at: self.expires_at, note: self.note };
+    pub(super) fn read(self, kind: Kind, now: Timestamp) -> Result<ParsedChange> {
+        let about = Validity { expires_at: self.expires_at, note: self.note };
         let mut faults = about.faults(now);
         let changes = self.fields.read(kind, "", &about, &mut faults);
-        finish(Read { changes, marks: Marks::default() }, faults)
+        finish(ParsedChange { changes, marks: GroupFlags::default() }, faults)
     }
 }
 
 impl GroupQuotaChange {
-    pub(super) fn read(self, now: Timestamp) -> Result<Read> {
-        let about = About { expires_at: self.expires_at, note: self.note };
+    pub(super) fn read(self, now: Timestamp) -> Result<ParsedChange> {
+        let about = Validity { expires_at: self.expires_at, note: self.note };
         let mut faults = about.faults(now);
         let mut changes = self.each.read(Kind::Each, "each.", &about, &mut faults);
         changes.extend(self.total.read(Kind::Total, "total.", &about, &mut faults));
-        let marks = Marks { chargeable: self.chargeable, restrictive: self.restrictive };
-        finish(Read { changes, marks }, faults)
+        let marks = GroupFlags { chargeable: self.chargeable, restrictive: self.restrictive };
+        finish(ParsedChange { changes, marks }, faults)
     }
 }
 
 impl Fields {
-    fn read(self, kind: Kind, prefix: &str, about: &About, faults: &mut Vec<FieldError>) -> Vec<Change> {
+    fn read(self, kind: Kind, prefix: &str, about: &Validity, faults: &mut Vec<FieldError>) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, value) in self.0 {
             let place = format!("{prefix}{name}");
             let Some(field) = Field::parse(&name) else {
-                faults.push(FieldError::new(&place, "unknown_field", "There is no such field."));
+                faults.push(FieldError::new(&place, "unknown_field", "This is not a quota field."));
                 continue;
             };
             if kind == Kind::Total && !field.has_total() {
                 faults.push(FieldError::new(
                     &place,
                     "not_a_total",
-                    "This is limited for each person, not for all together.",
+                    "This field has no total: it can only be limited for each user.",
                 ));
                 continue;
             }
             match value {
                 Value::Null => changes.push(Change { kind, field, to: None }),
-                Value::Number(number) if number.as_i64().is_some_and(|number| -1 <= number) => {
+                Value::Number(number) if number.as_i64().is_some_and(|number| number >= -1) => {
                     let terms = |value| Terms { value, expires_at: about.expires_at, note: about.note.clone() };
                     changes.push(Change { kind, field, to: number.as_i64().map(terms) });
                 }
@@ -132,22 +131,22 @@ impl Fields {
 /// the number that was meant.
 fn misread(field: &Field, value: &Value) -> String {
     let wanted = match field.unit() {
-        Unit::Bytes => "This is a whole number of bytes",
-        Unit::Seconds => "This is a whole number of seconds",
-        Unit::Hours => "This is a whole number of hours",
+        Unit::Bytes => "This must be a whole number of bytes",
+        Unit::Seconds => "This must be a whole number of seconds",
+        Unit::Hours => "This must be a whole number of hours",
         Unit::Count => "This must be a whole number from 0",
     };
     let meant = value.as_str().and_then(|text| Some((text, field.read(text).ok()?)));
     match meant {
         Some((text, number)) => {
             let text: String = text.trim().chars().take(40).collect();
-            format!("{wanted}, not a text: for “{text}” write {number}.")
+            format!("{wanted}, not text: for “{text}” write {number}.")
         }
-        None => format!("{wanted}, as {}; or -1 for unlimited, or null to inherit.", field.in_json()),
+        None => format!("{wanted}, for example {}. Use -1 for unlimited, null to inherit.", field.in_json()),
     }
 }
 
-impl About {
+impl Validity {
     fn faults(&self, now: Timestamp) -> Vec<FieldError> {
         let end = self.expires_at.and_then(|end| Terms::expiry_fault(end, now));
         let note = self.note.as_deref().and_then(Terms::note_fault);
@@ -156,7 +155,7 @@ impl About {
     }
 }
 
-fn finish(read: Read, faults: Vec<FieldError>) -> Result<Read> {
+fn finish(read: ParsedChange, faults: Vec<FieldError>) -> Result<ParsedChange> {
     if faults.is_empty() { Ok(read) } else { Err(Error::invalid(faults)) }
 }
 

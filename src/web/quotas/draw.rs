@@ -6,12 +6,12 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 
 use super::{
-    form::{Row, Sheet, fields},
+    form::{LimitForm, Row, fields},
     set_at,
     table::meter,
 };
 use crate::{
-    admission::{Foretold, Over, Refused, kept::Together},
+    admission::{ChangePreview, ExceededLimit, ImpossibleRequest, slurm_limits::AccountLimits},
     auth::Principal,
     db::{
         self,
@@ -21,49 +21,51 @@ use crate::{
     },
     model::{
         FieldError, Session, Timestamp, User,
-        quota::{Change, Effective, Field, Kind, Limit, Limits, Scope, Slurms, Usage},
+        quota::{self, Change, Effective, Field, Kind, Limit, Limits, Scope, SlurmLimits, Usage},
         time::human_duration,
     },
     web::{
-        Portal, cards,
+        Portal,
         error::Result,
         page::Nav,
+        sessions::cards,
         views::{
-            ChangeLine, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, Moment, OverLine,
-            PersonPanel, Refusal, RefusedLine, SlurmPanel, Source, Typed, field_words, limit_words, resources_line,
+            ChangeLine, EnteredAmount, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes,
+            Moment, OverLine, PersonPanel, Refusal, RefusedLine, SlurmPanel, Source, field_words, limit_words,
+            resources_line,
         },
     },
 };
 
 /// How many of those who would be over are named.
-const MOST_NAMED: usize = 50;
+const MAX_NAMED: usize = 50;
 
 /// So many of somebody's refusals are shown.
 const REFUSALS: i64 = 5;
 
 /// More live sessions than this nobody has.
-const LIVE: i64 = 200;
+const MAX_SESSIONS_SHOWN: i64 = 200;
 
-/// Whose limits a page is about.
+/// Names the subject of a page of limits.
 #[derive(Clone, Debug)]
-pub(super) enum Whose {
+pub(super) enum LimitSubject {
     Default,
     Cluster,
     User(Box<User>),
     Group(QuotaGroup),
 }
 
-/// What is set there, and what holds.
-pub(super) struct Standing {
+/// Holds the limits that are set, and those that apply.
+pub(super) struct LimitState {
     pub set: Vec<SetLimit>,
     /// The same as the form has it.
     shown: Vec<SetLimit>,
-    pub sheet: Sheet,
+    pub sheet: LimitForm,
     /// With what is set here, and as it would be without.
     pub holds: Option<(Limits, Limits)>,
     pub usage: Usage,
     /// What Slurm keeps the group to, where it does.
-    together: Option<Together>,
+    together: Option<AccountLimits>,
     keeps_in_slurm: bool,
     slurm: Option<SlurmPanel>,
 }
@@ -91,7 +93,7 @@ impl Reader<'_> {
     }
 }
 
-impl Whose {
+impl LimitSubject {
     pub fn level(&self) -> Level {
         match self {
             Self::Default => Level::Default,
@@ -138,23 +140,25 @@ impl Whose {
         let head = LimitsHead { title: self.title(), ..LimitsHead::default() };
         match self {
             Self::Default => LimitsHead {
-                lead: "What each person may use whom neither a group nor an override gives something else.".to_owned(),
+                lead: "The limits of each user, unless a group or an override sets others.".to_owned(),
                 ..head
             },
             Self::Cluster => LimitsHead {
-                lead: "What all together may use. It always binds, whatever one person or group is given.".to_owned(),
+                lead: "The limits of all users together. They always apply, in addition to the limits of users and \
+                       groups."
+                    .to_owned(),
                 ..head
             },
             Self::User(user) => LimitsHead {
-                crumb: link("/admin/quotas", "People"),
+                crumb: link("/admin/quotas", "Users"),
                 chips: std::iter::once(user.name.to_string()).chain(user.groups.iter().cloned()).collect(),
-                lead: "An override wins over what groups and the default give, until it ends.".to_owned(),
+                lead: "Until it ends, an override replaces the limits of groups and the default.".to_owned(),
                 more: link(&format!("/admin/users/{}", user.name), "Account"),
                 ..head
             },
             Self::Group(group) => LimitsHead {
                 crumb: link("/admin/quotas/groups", "Groups"),
-                more: link(&format!("/admin/groups/{}", group.id), "People of the group"),
+                more: link(&format!("/admin/groups/{}", group.id), "Members"),
                 ..head
             },
         }
@@ -162,29 +166,29 @@ impl Whose {
 }
 
 /// What is set, and what holds with it and without it.
-pub(super) async fn stand(portal: &Portal, whose: &Whose, reader: &Reader<'_>) -> Result<Standing> {
+pub(super) async fn load_limits(portal: &Portal, whose: &LimitSubject, reader: &Reader<'_>) -> Result<LimitState> {
     let admission = &portal.sessions.admission;
     let set = set_at(portal, whose.level()).await?;
     let models: Vec<String> = admission.stock.inventory().models().into_iter().map(|(model, _)| model).collect();
     let shown = reader.shown(&set);
-    let mut sheet = Sheet::stored(fields(whose.level(), &shown, &models), &shown, whose.group());
+    let mut sheet = LimitForm::stored(fields(whose.level(), &shown, &models), &shown, whose.group());
     sheet.version = Version::of(&set, whose.group()).to_string();
-    let single = portal.db.is_for_one().await?;
+    let single_user_mode = portal.db.single_user_mode().await?;
     let now = portal.clock.now();
-    let resolve = |group, rows: &[_]| admission.resolve(None, group, rows, (single, now));
+    let resolve = |group, rows: &[_]| admission.resolve(None, group, rows, (single_user_mode, now));
     let (mut together, mut slurm) = (None, None);
-    if let Some(kept) = &admission.kept {
+    if let Some(kept) = &admission.slurm_limits {
         together = whose.group().and_then(|group| kept.together(group.id));
         // What Slurm keeps is kept for single people, and for the accounts of groups.
         let is_there = |row: &Row| match whose {
-            Whose::User(_) => true,
-            Whose::Group(_) => row.kind == Kind::Total && together.is_some(),
-            Whose::Default | Whose::Cluster => false,
+            LimitSubject::User(_) => true,
+            LimitSubject::Group(_) => row.kind == Kind::Total && together.is_some(),
+            LimitSubject::Default | LimitSubject::Cluster => false,
         };
         sheet.rows.retain(|row| !row.field.is_slurms() || is_there(row));
         slurm = match (whose, &together) {
-            (Whose::User(user), _) => {
-                let group = portal.db.purse_of(user.id).await?.default_group();
+            (LimitSubject::User(user), _) => {
+                let group = portal.db.billing_groups_of(user.id).await?.default_group();
                 person_in_slurm(user, &kept.of(Some(user.id), group))
             }
             (_, Some(together)) => Some(account_in_slurm(together)),
@@ -192,32 +196,42 @@ pub(super) async fn stand(portal: &Portal, whose: &Whose, reader: &Reader<'_>) -
         };
     }
     let (holds, usage) = match whose {
-        Whose::User(user) => {
+        LimitSubject::User(user) => {
             let standing = admission.standing(user.id).await?;
             let mut rows = portal.db.limits_of(user.id).await?;
             rows.retain(|row| row.scope != Scope::User);
-            let without = resolve(standing.purse.default_group(), &rows);
+            let without = resolve(standing.billing_groups.default_group(), &rows);
             (Some((standing.limits, without)), standing.usage)
         }
-        Whose::Default => (Some((resolve(None, &[]), resolve(None, &[]))), Usage::default()),
-        Whose::Cluster => (None, admission.used_together(None).await?),
-        Whose::Group(group) => (None, admission.used_together(Some(group.id)).await?),
+        LimitSubject::Default => (Some((resolve(None, &[]), resolve(None, &[]))), Usage::default()),
+        LimitSubject::Cluster => (None, admission.used_together(None).await?),
+        LimitSubject::Group(group) => (None, admission.used_together(Some(group.id)).await?),
     };
-    Ok(Standing { set, shown, sheet, holds, usage, together, keeps_in_slurm: admission.kept.is_some(), slurm })
+    Ok(LimitState {
+        set,
+        shown,
+        sheet,
+        holds,
+        usage,
+        together,
+        keeps_in_slurm: admission.slurm_limits.is_some(),
+        slurm,
+    })
 }
 
-fn person_in_slurm(user: &User, slurms: &Slurms) -> Option<SlurmPanel> {
+fn person_in_slurm(user: &User, slurms: &SlurmLimits) -> Option<SlurmPanel> {
     if slurms.account.is_empty() {
         return None;
     }
     let unix = user.unix_name.as_deref().unwrap_or(user.name.as_str());
     let (account, amounts) = (&slurms.account, in_slurms_words(&slurms.share));
     let most = slurms.most.iter().map(|(field, most)| {
-        format!("One session or job has at most {} ({}).", field.amount(most.limit.value()), most.source)
+        format!("One session or job can have at most {} ({}).", field.amount(most.limit.value()), most.source)
     });
     let handed_in = slurms.handed_in.iter().map(|most| {
         format!(
-            "At most {} may be in Slurm at once, also in its queue ({}, MaxSubmitJobs); what is more waits here.",
+            "At most {} can be in Slurm at once, including its queue ({}, MaxSubmitJobs). Further requests wait in the \
+             portal.",
             Field::Jobs.amount(most.limit.value()),
             most.source
         )
@@ -232,7 +246,7 @@ fn person_in_slurm(user: &User, slurms: &Slurms) -> Option<SlurmPanel> {
     })
 }
 
-fn account_in_slurm(together: &Together) -> SlurmPanel {
+fn account_in_slurm(together: &AccountLimits) -> SlurmPanel {
     let (account, amounts) = (&together.account, in_slurms_words(&together.limits));
     SlurmPanel {
         lines: besides(&together.besides).collect(),
@@ -243,7 +257,7 @@ fn account_in_slurm(together: &Together) -> SlurmPanel {
 fn besides(said: &[String]) -> impl Iterator<Item = String> {
     let words = said.join(", ");
     let told = format!(
-        "Slurm also limits {words}: it counts them by itself, not in the portal’s period, and holds jobs back there."
+        "Slurm also limits {words}. It counts them itself, not in the portal’s period, and holds jobs in its own queue."
     );
     (!said.is_empty()).then_some(told).into_iter()
 }
@@ -252,7 +266,7 @@ fn besides(said: &[String]) -> impl Iterator<Item = String> {
 fn in_slurms_words(limits: &[(Field, Limit)]) -> String {
     let value = |wanted: Field, shift: u32| {
         let limit = limits.iter().find(|(field, _)| *field == wanted).map(|(_, limit)| limit.value());
-        limit.filter(|value| 0 <= *value).map_or(-1, |value| value >> shift)
+        limit.filter(|value| *value >= 0).map_or(-1, |value| value >> shift)
     };
     let mem = match value(Field::MemoryBytes, 20) {
         -1 => "-1".to_owned(),
@@ -265,47 +279,50 @@ fn in_slurms_words(limits: &[(Field, Limit)]) -> String {
 pub(super) async fn page(
     portal: &Portal,
     reader: &Reader<'_>,
-    whose: &Whose,
-    standing: &Standing,
-    sheet: &Sheet,
+    whose: &LimitSubject,
+    standing: &LimitState,
+    sheet: &LimitForm,
     faults: &[FieldError],
 ) -> Result<LimitsPage> {
     let now = portal.clock.now();
     let section = |kind: Kind| {
         let (title, hint) = match (whose, kind) {
-            (Whose::Group(_), Kind::Each) if reader.is_manager() => (
+            (LimitSubject::Group(_), Kind::Each) if reader.is_manager() => (
                 "Each member",
-                "What you raise members to, for what is charged to the group. Nobody gets less than they have otherwise.",
+                "Raises the limits of members for what is charged to the group. A raise never lowers a limit.",
             ),
-            (Whose::Group(_), Kind::Each) => ("Each member", "What everybody in the group may use for themselves."),
-            (Whose::Group(group), Kind::Total) if group.chargeable => {
-                ("Together", "What is charged to the group, all together. It always binds.")
+            (LimitSubject::Group(_), Kind::Each) => ("Each member", "The limits of each member of the group."),
+            (LimitSubject::Group(group), Kind::Total) if group.chargeable => {
+                ("Together", "The total of everything that is charged to the group. It always applies.")
             }
-            (Whose::Group(_), Kind::Total) => {
-                ("Together", "All that the group’s members hold, whatever it is charged to. It always binds.")
-            }
+            (LimitSubject::Group(_), Kind::Total) => (
+                "Together",
+                "The total of everything that the group’s members hold, regardless of the charged group. It always \
+                 applies.",
+            ),
             _ => ("", ""),
         };
         let rows = sheet.rows.iter().enumerate().filter(|(_, row)| row.kind == kind);
         LimitSection {
             title,
             hint,
-            holds: if matches!(whose, Whose::User(_)) { "Holds" } else { "If inherited" },
-            shows_use: matches!(whose, Whose::User(_)) || kind == Kind::Total,
+            holds: if matches!(whose, LimitSubject::User(_)) { "Effective" } else { "If inherited" },
+            shows_use: matches!(whose, LimitSubject::User(_)) || kind == Kind::Total,
             rows: rows.map(|(_, row)| limit_box(row, whose, standing, reader, faults, now)).collect(),
         }
     };
     let kinds = [Kind::Total, Kind::Each].into_iter();
     let kinds = kinds.filter(|kind| sheet.rows.iter().any(|row| row.kind == *kind));
     let is_admin = reader.principal.is_admin();
-    let elsewhere = faults.iter().filter(|fault| !sheet.rows.iter().any(|row| fault.field.starts_with(&row.name())));
+    let external_usage =
+        faults.iter().filter(|fault| !sheet.rows.iter().any(|row| fault.field.starts_with(&row.name())));
     let alert = match faults {
         [] => None,
         faults => {
-            let more: Vec<&str> = elsewhere.map(|fault| fault.message.as_str()).collect();
+            let more: Vec<&str> = external_usage.map(|fault| fault.message.as_str()).collect();
             let count =
-                if faults.len() == 1 { "One thing is".to_owned() } else { format!("{} things are", faults.len()) };
-            Some(format!("{count} wrong, and nothing was saved. {}", more.join(" ")))
+                if faults.len() == 1 { "One value is".to_owned() } else { format!("{} values are", faults.len()) };
+            Some(format!("{count} invalid. Nothing was saved. {}", more.join(" ")))
         }
     };
     let mut head = whose.head();
@@ -325,10 +342,10 @@ pub(super) async fn page(
         slurm: standing.slurm.clone(),
         sections: kinds.map(section).collect(),
         marks: sheet.marks.map(|boxes| MarkBoxes { may_change: is_admin, ..boxes }),
-        may_change: reader.may_change && portal.sessions.admission.kept.is_none(),
+        may_change: reader.may_change && portal.sessions.admission.slurm_limits.is_none(),
         people: Vec::new(),
         person: match whose {
-            Whose::User(user) => Some(person(portal, reader, user, standing, now).await?),
+            LimitSubject::User(user) => Some(person(portal, reader, user, standing, now).await?),
             _ => None,
         },
     })
@@ -336,8 +353,8 @@ pub(super) async fn page(
 
 fn limit_box(
     row: &Row,
-    whose: &Whose,
-    standing: &Standing,
+    whose: &LimitSubject,
+    standing: &LimitState,
     reader: &Reader<'_>,
     faults: &[FieldError],
     now: Timestamp,
@@ -346,24 +363,25 @@ fn limit_box(
     let (label, hint) = field_words(&row.field, row.kind);
     let limit = standing.shown.iter().find(|limit| (limit.kind, &limit.field) == (row.kind, &row.field));
     let effective = match (&standing.holds, whose, row.kind) {
-        (Some((holds, _)), Whose::User(_), _) => Some(holds.of(&row.field)),
+        (Some((holds, _)), LimitSubject::User(_), _) => Some(holds.of(&row.field)),
         (Some((_, without)), ..) => Some(without.of(&row.field)),
         (None, ..) => None,
     };
     let slurms = standing.together.as_ref().filter(|_| row.kind == Kind::Total).and_then(|together| {
         let (_, limit) = together.limits.iter().find(|(field, _)| *field == row.field)?;
-        Some(Effective { limit: *limit, source: together.source.clone().into() })
+        Some(Effective { limit: *limit, source: together.source.clone() })
     });
-    let total = limit.map(|limit| Effective { limit: Limit::of(limit.terms.value), source: "total".into() });
+    let total = limit.map(|limit| Effective { limit: Limit::of(limit.terms.value), source: quota::Source::Total });
     let total = total.or_else(|| slurms.clone());
     let used = match (whose, row.kind) {
-        (Whose::User(_), _) => effective.and_then(|effective| meter(&row.field, &standing.usage, effective)),
+        (LimitSubject::User(_), _) => effective.and_then(|effective| meter(&row.field, &standing.usage, effective)),
         (_, Kind::Total) => meter(&row.field, &standing.usage, total.as_ref().unwrap_or(&Effective::NONE)),
         (_, Kind::Each | Kind::Raised) => None,
     };
     // Hours of all together are counted where they are limited.
-    let counts =
-        matches!(whose, Whose::User(_)) || limit.is_some() || !matches!(row.field, Field::GpuHours | Field::CpuHours);
+    let counts = matches!(whose, LimitSubject::User(_))
+        || limit.is_some()
+        || !matches!(row.field, Field::GpuHours | Field::CpuHours);
     let is_admin = reader.principal.is_admin();
     let has_total = |field: &Field| standing.set.iter().any(|limit| limit.kind == Kind::Total && limit.field == *field);
     let part = |fault: &FieldError| match fault.field.strip_prefix(name.as_str()) {
@@ -386,15 +404,15 @@ fn limit_box(
                 .map(|effective| (limit_words(&row.field, effective.limit), Some(Source::of(&effective.source, now)))),
         },
         otherwise: match (&standing.holds, limit, whose) {
-            (Some((_, without)), Some(_), Whose::User(_)) => {
+            (Some((_, without)), Some(_), LimitSubject::User(_)) => {
                 let without = without.of(&row.field);
-                Some(format!("else {} from {}", limit_words(&row.field, without.limit), without.source))
+                Some(format!("otherwise {} from {}", limit_words(&row.field, without.limit), without.source))
             }
-            (_, _, Whose::Group(_)) if row.kind == Kind::Each => {
+            (_, _, LimitSubject::Group(_)) if row.kind == Kind::Each => {
                 let (kind, what) = if reader.is_manager() {
-                    (Kind::Each, "an administrator gives")
+                    (Kind::Each, "administrators set")
                 } else {
-                    (Kind::Raised, "a manager raises it to")
+                    (Kind::Raised, "raised by a manager to")
                 };
                 let other = standing.set.iter().find(|limit| (limit.kind, &limit.field) == (kind, &row.field));
                 other.map(|other| format!("{what} {}", limit_words(&row.field, Limit::of(other.terms.value))))
@@ -404,7 +422,7 @@ fn limit_box(
         typed: row.typed.clone(),
         was: row.was.clone(),
         set_by: limit.map(|limit| (limit.by.clone(), Moment::ago(limit.at, now))),
-        theirs: row.theirs.as_ref().map(Typed::says),
+        theirs: row.theirs.as_ref().map(EnteredAmount::says),
         may_change: reader.may_change
             && (is_admin
                 || (row.kind == Kind::Each
@@ -421,11 +439,11 @@ async fn person(
     portal: &Portal,
     reader: &Reader<'_>,
     user: &User,
-    standing: &Standing,
+    standing: &LimitState,
     now: Timestamp,
 ) -> Result<PersonPanel> {
     let theirs = Filter { owner: Some(user.id), ..Filter::default() };
-    let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..theirs }).await?;
+    let live = portal.sessions.list(Filter { live_only: true, limit: MAX_SESSIONS_SHOWN, ..theirs }).await?;
     let limits = standing.holds.as_ref().map(|(holds, _)| holds);
     let card =
         |session: &Session| limits.map(|limits| cards::card(portal, reader.principal, reader.headers, session, limits));
@@ -451,11 +469,11 @@ fn refusal(refused: db::refusals::Refusal, now: Timestamp) -> Refusal {
 pub(super) fn preview(
     portal: &Portal,
     reader: &Arc<Principal>,
-    whose: &Whose,
-    standing: &Standing,
-    sheet: &Sheet,
+    whose: &LimitSubject,
+    standing: &LimitState,
+    sheet: &LimitForm,
     change: &LevelChange,
-    told: Foretold,
+    told: ChangePreview,
 ) -> LimitsPreview {
     let now = portal.clock.now();
     let without = standing.holds.as_ref().map(|(_, without)| without);
@@ -469,12 +487,12 @@ pub(super) fn preview(
             _ => "inherit".to_owned(),
         };
         let says = |terms: Option<&_>| match terms {
-            Some(_) => Typed::of(terms, &change.field).says(),
+            Some(_) => EnteredAmount::of(terms, &change.field).says(),
             None => inherited.clone(),
         };
         let prefix = match (whose, change.kind) {
-            (Whose::Group(_), Kind::Each) => "Each member: ",
-            (Whose::Group(_), Kind::Total) => "Together: ",
+            (LimitSubject::Group(_), Kind::Each) => "Each member: ",
+            (LimitSubject::Group(_), Kind::Total) => "Together: ",
             _ => "",
         };
         let (label, _) = field_words(&change.field, change.kind);
@@ -508,30 +526,31 @@ pub(super) fn preview(
 }
 
 /// Names those who would be over, and requests that would be refused, as many as a person reads.
-pub(super) fn with_foretold(view: LimitsPreview, told: Foretold, now: Timestamp) -> LimitsPreview {
-    let Foretold { over, refused } = told;
+pub(super) fn with_foretold(view: LimitsPreview, told: ChangePreview, now: Timestamp) -> LimitsPreview {
+    let ChangePreview { over, refused } = told;
     let mut people: Vec<&str> = over.iter().filter_map(|over| over.user.as_deref()).collect();
     people.sort_unstable();
     people.dedup();
-    let (people_over, more_over) = (people.len(), over.len().saturating_sub(MOST_NAMED));
-    let line = |over: Over| OverLine {
+    let (people_over, more_over) = (people.len(), over.len().saturating_sub(MAX_NAMED));
+    let line = |over: ExceededLimit| OverLine {
         used: over.field.amount(over.used),
         limit: over.field.amount(over.limit),
-        source: Source::of(&over.scope, now),
+        source: Source::of(&over.source, now),
         verb: if matches!(over.field, Field::GpuHours | Field::CpuHours) {
-            "used, with what runs counted to its end"
+            "used or reserved by running workloads"
         } else {
             "in use"
         },
         user: over.user,
     };
-    let more_refused = refused.len().saturating_sub(MOST_NAMED);
-    let end = |refused: Refused| RefusedLine { user: refused.user, name: refused.name, why: refused.reason.hint };
+    let more_refused = refused.len().saturating_sub(MAX_NAMED);
+    let end =
+        |refused: ImpossibleRequest| RefusedLine { user: refused.user, name: refused.name, why: refused.reason.hint };
     LimitsPreview {
-        over: over.into_iter().take(MOST_NAMED).map(line).collect(),
+        over: over.into_iter().take(MAX_NAMED).map(line).collect(),
         people_over,
         more_over,
-        refused: refused.into_iter().take(MOST_NAMED).map(end).collect(),
+        refused: refused.into_iter().take(MAX_NAMED).map(end).collect(),
         more_refused,
         ..view
     }

@@ -5,7 +5,7 @@
 
 use crate::{
     db::{
-        limits::Marks,
+        limits::GroupFlags,
         quotas::{Level, QuotaGroup, SetLimit, Version},
     },
     model::{
@@ -15,13 +15,13 @@ use crate::{
     },
     web::{
         extract::Form,
-        views::{Choice, MarkBoxes, Typed},
+        views::{Choice, EnteredAmount, MarkBoxes},
     },
 };
 
 /// A form of limits.
 #[derive(Clone, Debug)]
-pub(super) struct Sheet {
+pub(super) struct LimitForm {
     pub rows: Vec<Row>,
     pub marks: Option<MarkBoxes>,
     /// What the form was drawn of.
@@ -33,25 +33,25 @@ pub(super) struct Sheet {
 pub(super) struct Row {
     pub kind: Kind,
     pub field: Field,
-    pub typed: Typed,
+    pub typed: EnteredAmount,
     /// What it was drawn with, as [`key`] says it.
     pub was: String,
     /// What somebody else made of it while it was being changed.
-    pub theirs: Option<Typed>,
+    pub theirs: Option<EnteredAmount>,
     /// What cannot be read of it at all.
     pub unreadable: Option<&'static str>,
 }
 
-/// What a form asks for.
+/// Holds the parsed input of a form.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct FormRequest {
     pub changes: Vec<Change>,
-    pub marks: Marks,
+    pub marks: GroupFlags,
 }
 
-impl Asked {
+impl FormRequest {
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.marks == Marks::default()
+        self.changes.is_empty() && self.marks == GroupFlags::default()
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn fields(level: Level, set: &[SetLimit], models: &[String]) -> Vec<(
 }
 
 impl Row {
-    fn new(kind: Kind, field: Field, typed: Typed) -> Self {
+    fn new(kind: Kind, field: Field, typed: EnteredAmount) -> Self {
         Self { kind, field, was: key(&typed), typed, theirs: None, unreadable: None }
     }
 
@@ -121,7 +121,7 @@ impl Row {
             text => {
                 let end = parse_day_or_moment(text);
                 let message = match end {
-                    None => Some("Write a moment as 2030-01-31 or 2030-01-31 12:00, in UTC."),
+                    None => Some("Enter a time in UTC, as 2030-01-31 or 2030-01-31 12:00."),
                     Some(end) => Terms::expiry_fault(end, now),
                 };
                 if let Some(message) = message {
@@ -140,8 +140,8 @@ impl Row {
 }
 
 /// What a field's boxes come to, as a word to compare: what stands in boxes that do not count is left out.
-fn key(typed: &Typed) -> String {
-    let Typed { choice, value, until, note } = typed;
+fn key(typed: &EnteredAmount) -> String {
+    let EnteredAmount { choice, value, until, note } = typed;
     match choice {
         Choice::Stay | Choice::Inherit => choice.as_str().to_owned(),
         Choice::Unlimited => format!("unlimited|{until}|{note}"),
@@ -149,12 +149,12 @@ fn key(typed: &Typed) -> String {
     }
 }
 
-impl Sheet {
+impl LimitForm {
     /// As the database has it.
     pub fn stored(fields: Vec<(Kind, Field)>, set: &[SetLimit], group: Option<&QuotaGroup>) -> Self {
         let row = |(kind, field): (Kind, Field)| {
             let limit = set.iter().find(|limit| limit.kind == kind && limit.field == field);
-            let typed = Typed::of(limit.map(|limit| &limit.terms), &field);
+            let typed = EnteredAmount::of(limit.map(|limit| &limit.terms), &field);
             Row::new(kind, field, typed)
         };
         let boxes = |group: &QuotaGroup| MarkBoxes {
@@ -169,7 +169,8 @@ impl Sheet {
 
     /// For several people: nothing is changed that nobody chose.
     pub fn of_several(fields: Vec<(Kind, Field)>, version: String) -> Self {
-        let row = |(kind, field)| Row::new(kind, field, Typed { choice: Choice::Stay, ..Typed::default() });
+        let row =
+            |(kind, field)| Row::new(kind, field, EnteredAmount { choice: Choice::Stay, ..EnteredAmount::default() });
         Self { rows: fields.into_iter().map(row).collect(), marks: None, version }
     }
 
@@ -181,15 +182,15 @@ impl Sheet {
             let [choice, value, until, note, was] =
                 ["choice", "value", "until", "note", "was"].map(|part| format!("{name}.{part}"));
             let Some(chosen) = form.all(&choice).next() else { return row.clone() };
-            let is_twice = [&choice, &value, &until, &note].iter().any(|name| 1 < form.all(name).count());
+            let is_twice = [&choice, &value, &until, &note].iter().any(|name| form.all(name).count() > 1);
             let unreadable = match Choice::parse(chosen) {
-                _ if is_twice => Some("This stands twice in the request, and the two may differ: say it once."),
-                None => Some("Choose one of the list."),
+                _ if is_twice => Some("The request has this field twice. Send it once."),
+                None => Some("Select a value from the list."),
                 Some(_) => None,
             };
             let short = |name: &str| form.get(name).trim().chars().take(1000).collect::<String>();
             Row {
-                typed: Typed {
+                typed: EnteredAmount {
                     choice: Choice::parse(chosen).unwrap_or_default(),
                     value: short(&value),
                     until: short(&until),
@@ -213,8 +214,8 @@ impl Sheet {
     }
 
     /// What it changes, or everything that is wrong with it.
-    pub fn asked(&self, now: Timestamp) -> Result<Asked, Vec<FieldError>> {
-        let (mut asked, mut faults) = (Asked::default(), Vec::new());
+    pub fn asked(&self, now: Timestamp) -> Result<FormRequest, Vec<FieldError>> {
+        let (mut asked, mut faults) = (FormRequest::default(), Vec::new());
         for row in self.rows.iter().filter(|row| row.is_changed() || row.unreadable.is_some()) {
             match row.terms(now) {
                 Ok(to) => asked.changes.push(Change { kind: row.kind, field: row.field.clone(), to }),
@@ -223,7 +224,8 @@ impl Sheet {
         }
         if let Some(MarkBoxes { chargeable, restrictive, was, .. }) = self.marks {
             let changed = |is, was| (is != was).then_some(is);
-            asked.marks = Marks { chargeable: changed(chargeable, was.0), restrictive: changed(restrictive, was.1) };
+            asked.marks =
+                GroupFlags { chargeable: changed(chargeable, was.0), restrictive: changed(restrictive, was.1) };
         }
         if faults.is_empty() { Ok(asked) } else { Err(faults) }
     }
@@ -263,7 +265,7 @@ impl Sheet {
     pub fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = vec![("version".to_owned(), self.version.clone())];
         for row in self.rows.iter().filter(|row| row.is_changed()) {
-            let Typed { choice, value, until, note } = &row.typed;
+            let EnteredAmount { choice, value, until, note } = &row.typed;
             let parts = [("choice", choice.as_str()), ("value", value), ("until", until), ("note", note)];
             let parts = parts.into_iter().chain([("was", row.was.as_str())]);
             pairs.extend(parts.map(|(part, text)| (format!("{}.{part}", row.name()), text.to_owned())));
@@ -287,12 +289,12 @@ mod tests {
         SetLimit { kind: Kind::Each, field, terms: Terms::from(value), by: "chief".to_owned(), at: NOW }
     }
 
-    fn sheet(set: &[SetLimit]) -> Sheet {
-        Sheet::stored(fields(Level::Default, set, &[]), set, None)
+    fn sheet(set: &[SetLimit]) -> LimitForm {
+        LimitForm::stored(fields(Level::Default, set, &[]), set, None)
     }
 
     /// The form as a browser would send it, with some boxes filled otherwise.
-    fn form(sheet: &Sheet, other: &[(&str, &str)]) -> Form {
+    fn form(sheet: &LimitForm, other: &[(&str, &str)]) -> Form {
         let mut body = url::form_urlencoded::Serializer::new(String::new());
         body.append_pair("version", &sheet.version);
         for row in &sheet.rows {
@@ -354,7 +356,7 @@ mod tests {
         assert_eq!(faults[0].field, "each.gpus.choice");
         assert!(faults[0].message.contains("twice"), "{faults:?}");
         let unknown = Form::parse(b"version=x&each.gpus.choice=some");
-        assert_eq!(stored.posted(&unknown).asked(NOW).unwrap_err()[0].message, "Choose one of the list.");
+        assert_eq!(stored.posted(&unknown).asked(NOW).unwrap_err()[0].message, "Select a value from the list.");
     }
 
     #[test]

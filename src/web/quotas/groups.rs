@@ -18,7 +18,7 @@ use crate::{
     },
     model::{
         Timestamp,
-        quota::{Effective, Field, Kind, Limit, Unit, Usage},
+        quota::{Effective, Field, Kind, Limit, Source, Unit, Usage},
     },
     web::{
         Portal,
@@ -26,14 +26,14 @@ use crate::{
         extract::{GroupReader, Query},
         page::{Nav, Page},
         paging::{Listed, Paging},
-        people::GroupPlace,
+        people::GroupCursor,
         views::{Meter, Moment, QuotaGroupRow, QuotaGroupsPage, field_words, limit_words},
     },
 };
 
 /// The address of the list of groups.
 #[derive(Default, Deserialize)]
-pub struct Visit {
+pub struct PageParams {
     find: Option<String>,
     cursor: Option<String>,
 }
@@ -45,22 +45,22 @@ const GROUPS: i64 = 50;
 pub async fn list(
     GroupReader(reader): GroupReader,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let find: String = visit.find.unwrap_or_default().trim().chars().take(200).collect();
     let cursor = visit.cursor.filter(|cursor| !cursor.is_empty());
     let paged = cursor.is_some();
-    let after = Paging::new(None, cursor).after::<GroupPlace>()?.map(|GroupPlace(name, id)| (name, id));
+    let after = Paging::new(None, cursor).after::<GroupCursor>()?.map(|GroupCursor(name, id)| (name, id));
     let manager = (!reader.is_operator()).then(|| reader.id());
     let filter = GroupFilter { find: find.clone(), manager, after, limit: GROUPS + 1 };
     let found = portal.db.list_groups(&filter).await?;
-    let listed = Listed::new(found, GROUPS, |one: &ListedGroup| GroupPlace(one.group.name.clone(), one.group.id));
+    let listed = Listed::new(found, GROUPS, |one: &ListedGroup| GroupCursor(one.group.name.clone(), one.group.id));
     let mut holdings = portal.sessions.admission.holdings().await?;
     let (mut rows, now) = (Vec::new(), portal.clock.now());
     for one in listed.items {
         let Some(group) = portal.db.find_quota_group(&one.group.id.to_string()).await? else { continue };
         let set = set_at(&portal, Level::Group(group.id)).await?;
-        let kept = portal.sessions.admission.kept.as_ref().and_then(|kept| kept.together(group.id));
+        let kept = portal.sessions.admission.slurm_limits.as_ref().and_then(|kept| kept.together(group.id));
         // Hours are counted where they are limited.
         let counts_hours = |limit: &SetLimit| limit.kind == Kind::Total && limit.field.unit() == Unit::Hours;
         let mut usage = if set.iter().any(counts_hours) {
@@ -72,7 +72,7 @@ pub async fn list(
         if let Some(mut kept) = kept {
             kept.count(&mut usage);
             kept.limits.retain(|(field, _)| !matches!(field, Field::Jobs));
-            let bound = |limit| Effective { limit, source: kept.source.clone().into() };
+            let bound = |limit| Effective { limit, source: kept.source.clone() };
             row.meters.extend(kept.limits.iter().filter_map(|(field, limit)| meter(field, &usage, &bound(*limit))));
         }
         rows.push(row);
@@ -100,7 +100,7 @@ fn group_row(group: QuotaGroup, members: i64, (set, usage): (&[SetLimit], &Usage
         format!("{label}: {}{raised}", limit_words(&limit.field, Limit::of(limit.terms.value)))
     });
     let held = |limit: &SetLimit| {
-        let total = Effective { limit: Limit::of(limit.terms.value), source: "total".into() };
+        let total = Effective { limit: Limit::of(limit.terms.value), source: Source::Total };
         meter(&limit.field, usage, &total)
     };
     let meters: Vec<Meter> = set.iter().filter(|limit| limit.kind == Kind::Total).filter_map(held).collect();

@@ -37,7 +37,7 @@ use super::{
     extract::{Admin, GroupReader, Json, Operator},
 };
 use crate::{
-    admission::{Foretold, Standing},
+    admission::{ChangePreview, QuotaStatus},
     auth::Principal,
     db::{
         limits::{Author, LevelChange, Outcome},
@@ -49,31 +49,31 @@ use crate::{
         quota::{Field, Kind, Limit, Reason, Usage},
     },
 };
-use change::Read;
+use change::ParsedChange;
 
 /// A limit and where it comes from.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Effective {
     /// -1 is unlimited.
     pub limit: i64,
-    /// `override`, `override until …`, `group vision`, `default`, `machine`.
+    /// `override`, `override until …`, `group vision`, `default` or `machine`.
     pub source: String,
 }
 
-/// What binds somebody, what they set, and what they use.
+/// The effective limits of a user, the overrides, and the current usage.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UserQuota {
     pub user: String,
-    /// Every field as it binds.
+    /// The effective limits, by field.
     pub effective: BTreeMap<String, Effective>,
-    /// The fields that are set for this person alone.
+    /// The fields that are set for this user alone.
     pub overrides: BTreeMap<String, Override>,
     pub usage: Usage,
-    /// What was refused them lately, the latest first.
+    /// Recently rejected requests, latest first.
     pub refusals: Vec<RefusalView>,
 }
 
-/// A request that was refused.
+/// A request that was rejected.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Refusal)]
 pub struct RefusalView {
@@ -84,7 +84,7 @@ pub struct RefusalView {
     pub reasons: Vec<Reason>,
     #[schema(value_type = String, format = "date-time")]
     pub at: Timestamp,
-    /// The session or attempt, where it waited first.
+    /// The session or attempt, if the request was queued first.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub session: Option<SessionId>,
 }
@@ -97,62 +97,63 @@ pub struct Override {
     #[schema(value_type = Option<String>, format = "date-time")]
     pub expires_at: Option<Timestamp>,
     pub note: Option<String>,
-    /// Who set it last, and when.
+    /// The user who set it last.
     pub updated_by: String,
     #[schema(value_type = String, format = "date-time")]
     pub updated_at: Timestamp,
 }
 
-/// The fields that an administrator set at one level; the others are inherited.
+/// The fields that an administrator set at one level. All other fields are inherited.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LevelQuota {
     pub fields: BTreeMap<String, Override>,
 }
 
-/// What all people together may use, and use.
+/// The totals of the cluster, and the usage of all users together.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ClusterQuota {
     pub fields: BTreeMap<String, Override>,
     pub usage: Usage,
 }
 
-/// What a group gives each member, and what counts in it.
+/// The limits that a group gives its members, its totals, and what counts in them.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GroupQuota {
     pub group: String,
-    /// What an administrator set, else what a manager did.
+    /// The limits of each member: the administrators' value, else the managers'.
     pub each: BTreeMap<String, Override>,
-    /// What its managers raise each member to: it counts where it is more than they have otherwise, in a
-    /// chargeable group, for what is charged to it.
+    /// The limits to which managers raise each member. A value applies if it is more than the member's other limits,
+    /// in a chargeable group, to what is charged to it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub raised: BTreeMap<String, Override>,
     pub total: BTreeMap<String, Override>,
-    /// Sessions can be charged to it.
+    /// Whether sessions can be charged to the group.
     pub chargeable: bool,
-    /// Nobody in it gets more than it gives.
+    /// Whether members get at most this group's limits. Overrides can set more.
     pub restrictive: bool,
-    /// Since when its directory no longer has it: what is set binds nobody until it comes back.
+    /// The time since when the directory no longer has the group. Its limits are not applied until the directory has
+    /// it again.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "date-time")]
     pub absent_since: Option<Timestamp>,
-    /// Where Slurm keeps the limits: what its account there may have together.
+    /// If Slurm keeps the limits: the limits of the group's account in Slurm.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub slurm: BTreeMap<String, Effective>,
-    /// What counts in it now: what is charged to it, and where it sets totals and is not chargeable, all that
-    /// its members hold; hours of the period where they are limited.
+    /// The usage that counts in the group: what is charged to it. If it sets totals and is not chargeable: everything
+    /// that its members hold. Includes the hours of the period if they are limited.
     pub usage: Usage,
 }
 
-/// What is set at every level but for single people.
+/// The limits at every level except those of single users.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AllQuotas {
-    pub strip: table::Strip,
+    pub strip: table::ClusterSummary,
     pub default: LevelQuota,
     pub cluster: ClusterQuota,
     pub groups: Vec<GroupQuota>,
 }
 
-/// One change for several people: for all of them or for none.
+/// One change for several users. It applies to all of them or to none.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SeveralChange {
@@ -163,18 +164,19 @@ pub struct SeveralChange {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SeveralChanged {
-    /// Whose limits were changed.
+    /// The names of the users whose limits were changed.
     changed: Vec<String>,
 }
 
 /// So many of somebody's refusals are told: as many as are kept.
 const REFUSALS: i64 = 20;
 
-const READ_ONLY: &str = "Slurm keeps the limits of this cluster, and they are only read here: change them with sacctmgr; \
-                         what Slurm has no word for, with `lyceum admin quota set` on the portal’s machine.";
+const READ_ONLY: &str = "Slurm keeps the limits of this cluster, and the portal only reads them. Change them with \
+                         sacctmgr. For limits that Slurm does not have, use `lyceum admin quota set` on the portal’s \
+                         machine.";
 
 /// More are not changed at once.
-const MOST_AT_ONCE: usize = 500;
+const MAX_CHANGES: usize = 500;
 
 impl From<Refusal> for RefusalView {
     fn from(refusal: Refusal) -> Self {
@@ -183,6 +185,7 @@ impl From<Refusal> for RefusalView {
     }
 }
 
+/// Returns the limits of the default, the cluster and all groups, with a summary of the cluster.
 #[utoipa::path(get, path = "/quotas", tag = "quotas", responses((status = 200, body = AllQuotas)))]
 pub async fn all(_: Operator, State(portal): State<Arc<Portal>>) -> Result<axum::Json<AllQuotas>> {
     let mut groups = Vec::new();
@@ -190,10 +193,11 @@ pub async fn all(_: Operator, State(portal): State<Arc<Portal>>) -> Result<axum:
         groups.push(group_quota(&portal, group).await?.1);
     }
     let default = level_quota(&portal).await?.1;
-    let strip = table::Strip::of(&portal).await?;
+    let strip = table::ClusterSummary::of(&portal).await?;
     Ok(axum::Json(AllQuotas { strip, default, cluster: cluster_quota(&portal).await?.1, groups }))
 }
 
+/// Returns a user's effective limits, overrides, usage and recently rejected requests.
 #[utoipa::path(get, path = "/quotas/users/{name}", tag = "quotas", params(("name" = String, Path)),
     responses((status = 200, body = UserQuota)))]
 pub async fn of_user(_: Operator, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
@@ -201,7 +205,9 @@ pub async fn of_user(_: Operator, State(portal): State<Arc<Portal>>, Path(name):
     Ok(tagged(user_quota(&portal, &user).await?))
 }
 
-/// Changes one person's limits; the fields that are not named stay.
+/// Changes the limits of one user.
+///
+/// Fields that are not named keep their values.
 #[utoipa::path(patch, path = "/quotas/users/{name}", tag = "quotas", params(("name" = String, Path)),
     request_body = QuotaChange, responses((status = 200, body = UserQuota)))]
 pub async fn change_user(
@@ -217,7 +223,9 @@ pub async fn change_user(
     Ok(tagged(user_quota(&portal, &user).await?))
 }
 
-/// Changes the limits of several people alike, all or none.
+/// Makes the same change to the limits of several users.
+///
+/// The change applies to all of them or to none.
 #[utoipa::path(patch, path = "/quotas/users", tag = "quotas", request_body = SeveralChange,
     responses((status = 200, body = SeveralChanged)))]
 pub async fn change_several(
@@ -231,12 +239,15 @@ pub async fn change_several(
     Ok(axum::Json(SeveralChanged { changed: names }))
 }
 
+/// Returns the default limits.
 #[utoipa::path(get, path = "/quotas/default", tag = "quotas", responses((status = 200, body = LevelQuota)))]
 pub async fn defaults(_: Operator, State(portal): State<Arc<Portal>>) -> Result<Response> {
     Ok(tagged(level_quota(&portal).await?))
 }
 
-/// Changes the defaults; the fields that are not named stay.
+/// Changes the default limits.
+///
+/// Fields that are not named keep their values.
 #[utoipa::path(patch, path = "/quotas/default", tag = "quotas", request_body = QuotaChange,
     responses((status = 200, body = LevelQuota)))]
 pub async fn change_defaults(
@@ -250,12 +261,15 @@ pub async fn change_defaults(
     Ok(tagged(level_quota(&portal).await?))
 }
 
+/// Returns the totals of the cluster and their usage.
 #[utoipa::path(get, path = "/quotas/cluster", tag = "quotas", responses((status = 200, body = ClusterQuota)))]
 pub async fn cluster(_: Operator, State(portal): State<Arc<Portal>>) -> Result<Response> {
     Ok(tagged(cluster_quota(&portal).await?))
 }
 
-/// Changes what all together may use; the fields that are not named stay.
+/// Changes the totals of the cluster.
+///
+/// Fields that are not named keep their values.
 #[utoipa::path(patch, path = "/quotas/cluster", tag = "quotas", request_body = QuotaChange,
     responses((status = 200, body = ClusterQuota)))]
 pub async fn change_cluster(
@@ -269,7 +283,9 @@ pub async fn change_cluster(
     Ok(tagged(cluster_quota(&portal).await?))
 }
 
-/// A group is named by its name or its id. Its managers see it too.
+/// Returns the limits and the usage of a group, by its name or id.
+///
+/// Managers of the group can read it too.
 #[utoipa::path(get, path = "/quotas/groups/{group}", tag = "quotas", params(("group" = String, Path)),
     responses((status = 200, body = GroupQuota)))]
 pub async fn of_group(
@@ -281,8 +297,10 @@ pub async fn of_group(
     Ok(tagged(group_quota(&portal, group).await?))
 }
 
-/// Changes a group's limits and how it counts; what is not named stays. A manager of the group
-/// may raise its members within its totals, where it is chargeable.
+/// Changes the limits of a group and how it counts.
+///
+/// Fields that are not named keep their values. If the group is chargeable, its managers can raise the limits of
+/// members within its totals.
 #[utoipa::path(patch, path = "/quotas/groups/{group}", tag = "quotas", params(("group" = String, Path)),
     request_body = GroupQuotaChange, responses((status = 200, body = GroupQuota)))]
 pub async fn change_group(
@@ -294,7 +312,7 @@ pub async fn change_group(
 ) -> Result<Response> {
     let group = find_group(&portal, &reader, &group).await?;
     if !may_change_group(&portal, &reader, &group).await? {
-        return Err(Error::forbidden("This is for administrators and the managers of the group."));
+        return Err(Error::forbidden("Only administrators and managers of the group can do this."));
     }
     let read = change.read(portal.clock.now())?;
     write(&portal, &reader, Level::Group(group.id), read, &headers).await?;
@@ -303,7 +321,7 @@ pub async fn change_group(
 }
 
 /// Every field as it binds, for `/me` too.
-pub(super) fn effective(standing: &Standing) -> BTreeMap<String, Effective> {
+pub(super) fn effective(standing: &QuotaStatus) -> BTreeMap<String, Effective> {
     let row = |(field, effective): (&Field, &crate::model::quota::Effective)| {
         let shown = Effective { limit: effective.limit.value(), source: effective.source.to_string() };
         (field.name().into_owned(), shown)
@@ -340,9 +358,9 @@ async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<(Version, Gro
     let set = set_at(portal, Level::Group(group.id)).await?;
     let usage = portal.sessions.admission.used_together(Some(group.id)).await?;
     let version = Version::of(&set, Some(&group));
-    let kept = portal.sessions.admission.kept.as_ref().and_then(|kept| kept.together(group.id));
+    let kept = portal.sessions.admission.slurm_limits.as_ref().and_then(|kept| kept.together(group.id));
     let slurm = kept.iter().flat_map(|kept| {
-        let shown = |limit: &Limit| Effective { limit: limit.value(), source: kept.source.clone() };
+        let shown = |limit: &Limit| Effective { limit: limit.value(), source: kept.source.to_string() };
         kept.limits.iter().map(move |(field, limit)| (field.name().into_owned(), shown(limit)))
     });
     let quota = GroupQuota {
@@ -397,20 +415,20 @@ async fn may_change_group(portal: &Portal, reader: &Principal, group: &QuotaGrou
 /// The same change for each of some people.
 async fn several(portal: &Portal, names: &[String], change: QuotaChange) -> Result<Vec<LevelChange>> {
     let users = find_several(portal, names).await?;
-    let Read { changes, .. } = change.read(Kind::Each, portal.clock.now())?;
+    let ParsedChange { changes, .. } = change.read(Kind::Each, portal.clock.now())?;
     Ok(users.iter().map(|user| LevelChange::new(Level::User(user.id), changes.clone())).collect())
 }
 
 /// People by their names; everything that is wrong with the list is told at once.
 async fn find_several(portal: &Portal, names: &[String]) -> Result<Vec<User>> {
-    if names.is_empty() || MOST_AT_ONCE < names.len() {
-        return Err(Error::field("names", "out_of_range", format!("Name 1 to {MOST_AT_ONCE} people.")));
+    if names.is_empty() || names.len() > MAX_CHANGES {
+        return Err(Error::field("names", "out_of_range", format!("Name 1 to {MAX_CHANGES} users.")));
     }
     let (mut users, mut faults) = (Vec::<User>::new(), Vec::new());
     for (index, name) in names.iter().enumerate() {
         let place = format!("names.{index}");
         if names[..index].contains(name) {
-            faults.push(FieldError::new(place, "duplicate", format!("‘{name}’ is named twice.")));
+            faults.push(FieldError::new(place, "duplicate", format!("‘{name}’ is listed twice.")));
             continue;
         }
         match portal.db.find_user_by_name(name).await? {
@@ -421,8 +439,14 @@ async fn find_several(portal: &Portal, names: &[String]) -> Result<Vec<User>> {
     if faults.is_empty() { Ok(users) } else { Err(Error::invalid(faults)) }
 }
 
-async fn write(portal: &Portal, author: &Principal, level: Level, read: Read, headers: &HeaderMap) -> Result<()> {
-    let Read { changes, marks } = read;
+async fn write(
+    portal: &Portal,
+    author: &Principal,
+    level: Level,
+    read: ParsedChange,
+    headers: &HeaderMap,
+) -> Result<()> {
+    let ParsedChange { changes, marks } = read;
     let change = LevelChange { level, changes, marks, seen: seen(headers) };
     settled(save(portal, author, &[change]).await?)
 }
@@ -437,13 +461,13 @@ fn seen(headers: &HeaderMap) -> Option<Version> {
 /// What is set at a level, as far as it binds anybody: not what Slurm keeps itself.
 async fn set_at(portal: &Portal, level: Level) -> Result<Vec<SetLimit>> {
     let mut set = portal.db.limits_at(level).await?;
-    set.retain(|limit| portal.sessions.admission.kept.is_none() || !limit.field.is_slurms());
+    set.retain(|limit| portal.sessions.admission.slurm_limits.is_none() || !limit.field.is_slurms());
     Ok(set)
 }
 
 /// Where Slurm keeps the limits, nobody changes them here.
 fn writable(portal: &Portal) -> Result<()> {
-    match portal.sessions.admission.kept {
+    match portal.sessions.admission.slurm_limits {
         Some(_) => Err(Error::conflict(READ_ONLY)),
         None => Ok(()),
     }
@@ -462,7 +486,7 @@ async fn save(portal: &Portal, author: &Principal, changes: &[LevelChange]) -> R
 }
 
 /// What changes would mean, as this reader may see it: a manager sees nothing of operators and administrators.
-async fn foretold(portal: &Portal, reader: &Principal, changes: &[LevelChange]) -> Result<Foretold> {
+async fn foretold(portal: &Portal, reader: &Principal, changes: &[LevelChange]) -> Result<ChangePreview> {
     let mut told = portal.sessions.admission.preview(changes).await?;
     if reader.is_operator() {
         return Ok(told);

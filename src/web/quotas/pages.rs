@@ -13,9 +13,9 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    draw::{Reader, Whose, page, preview, stand},
+    draw::{LimitSubject, Reader, load_limits, page, preview},
     find, find_group, foretold,
-    form::Asked,
+    form::FormRequest,
     may_change_group, save, writable,
 };
 use crate::{
@@ -31,14 +31,14 @@ use crate::{
 
 /// What a form did, after the redirect.
 #[derive(Default, Deserialize)]
-pub struct Visit {
+pub struct PageParams {
     done: Option<String>,
 }
 
-impl Visit {
+impl PageParams {
     fn notice(&self) -> Option<String> {
         let notice = match self.done.as_deref()? {
-            "saved" => "Saved. It holds from now on; nothing was stopped.",
+            "saved" => "Saved. The new limits apply from now on. Nothing was stopped.",
             "nothing" => "Nothing was changed.",
             _ => return None,
         };
@@ -51,9 +51,9 @@ pub async fn user(
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
-    let whose = Whose::User(Box::new(find(&portal, &name).await?));
+    let whose = LimitSubject::User(Box::new(find(&portal, &name).await?));
     let reader = Reader { principal: &reader, headers: &headers, may_change: reader.is_admin() };
     show(&portal, &reader, &whose, &visit).await
 }
@@ -65,7 +65,7 @@ pub async fn change_user(
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response> {
-    let whose = Whose::User(Box::new(find(&portal, &name).await?));
+    let whose = LimitSubject::User(Box::new(find(&portal, &name).await?));
     change(&portal, &Reader { principal: &admin, headers: &headers, may_change: true }, &whose, &form).await
 }
 
@@ -74,12 +74,12 @@ pub async fn group(
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let group = find_group(&portal, &reader, &name).await?;
     let may_change = may_change_group(&portal, &reader, &group).await?;
     let reader = Reader { principal: &reader, headers: &headers, may_change };
-    show(&portal, &reader, &Whose::Group(group), &visit).await
+    show(&portal, &reader, &LimitSubject::Group(group), &visit).await
 }
 
 pub async fn change_group(
@@ -91,20 +91,20 @@ pub async fn change_group(
 ) -> Result<Response> {
     let group = find_group(&portal, &reader, &name).await?;
     if !may_change_group(&portal, &reader, &group).await? {
-        return Err(Error::forbidden("This is for administrators and the managers of the group."));
+        return Err(Error::forbidden("Only administrators and managers of the group can do this."));
     }
     let reader = Reader { principal: &reader, headers: &headers, may_change: true };
-    change(&portal, &reader, &Whose::Group(group), &form).await
+    change(&portal, &reader, &LimitSubject::Group(group), &form).await
 }
 
 pub async fn defaults(
     Operator(reader): Operator,
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let reader = Reader { principal: &reader, headers: &headers, may_change: reader.is_admin() };
-    show(&portal, &reader, &Whose::Default, &visit).await
+    show(&portal, &reader, &LimitSubject::Default, &visit).await
 }
 
 pub async fn change_defaults(
@@ -113,17 +113,18 @@ pub async fn change_defaults(
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response> {
-    change(&portal, &Reader { principal: &admin, headers: &headers, may_change: true }, &Whose::Default, &form).await
+    change(&portal, &Reader { principal: &admin, headers: &headers, may_change: true }, &LimitSubject::Default, &form)
+        .await
 }
 
 pub async fn cluster(
     Operator(reader): Operator,
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let reader = Reader { principal: &reader, headers: &headers, may_change: reader.is_admin() };
-    show(&portal, &reader, &Whose::Cluster, &visit).await
+    show(&portal, &reader, &LimitSubject::Cluster, &visit).await
 }
 
 pub async fn change_cluster(
@@ -132,21 +133,22 @@ pub async fn change_cluster(
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response> {
-    change(&portal, &Reader { principal: &admin, headers: &headers, may_change: true }, &Whose::Cluster, &form).await
+    change(&portal, &Reader { principal: &admin, headers: &headers, may_change: true }, &LimitSubject::Cluster, &form)
+        .await
 }
 
-async fn show(portal: &Portal, reader: &Reader<'_>, whose: &Whose, visit: &Visit) -> Result<Response> {
-    let standing = stand(portal, whose, reader).await?;
+async fn show(portal: &Portal, reader: &Reader<'_>, whose: &LimitSubject, visit: &PageParams) -> Result<Response> {
+    let standing = load_limits(portal, whose, reader).await?;
     let mut page = page(portal, reader, whose, &standing, &standing.sheet, &[]).await?;
     page.notice = visit.notice();
     Ok(Page(page).into_response())
 }
 
 /// Looks at what was sent, or saves it, or gives it back to be changed.
-async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form) -> Result<Response> {
+async fn change(portal: &Portal, reader: &Reader<'_>, whose: &LimitSubject, form: &Form) -> Result<Response> {
     writable(portal)?;
     let now = portal.clock.now();
-    let standing = stand(portal, whose, reader).await?;
+    let standing = load_limits(portal, whose, reader).await?;
     let sheet = standing.sheet.posted(form);
     if form.get("step") == "edit" {
         return Ok(Page(page(portal, reader, whose, &standing, &sheet, &[]).await?).into_response());
@@ -155,7 +157,7 @@ async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form
         let page = page(portal, reader, whose, &standing, &sheet, &faults).await?;
         Ok(Error::invalid(faults).with_page(Page(page)))
     };
-    let Asked { changes, marks } = match sheet.asked(now) {
+    let FormRequest { changes, marks } = match sheet.asked(now) {
         Ok(asked) if asked.is_empty() => return Ok(back(whose, "nothing")),
         Ok(asked) => asked,
         Err(faults) => return again(faults).await,
@@ -179,7 +181,7 @@ async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form
         Outcome::Refused(faults) => again(faults).await,
         Outcome::Gone(_) => Err(Error::not_found()),
         Outcome::Stale(_) => {
-            let stored = stand(portal, whose, reader).await?;
+            let stored = load_limits(portal, whose, reader).await?;
             let both = sheet.upon(&stored.sheet);
             let mut page = page(portal, reader, whose, &stored, &both, &[]).await?;
             page.stale = Some(Vec::new());
@@ -188,6 +190,6 @@ async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form
     }
 }
 
-fn back(whose: &Whose, done: &str) -> Response {
+fn back(whose: &LimitSubject, done: &str) -> Response {
     Redirect::to(&format!("{}?done={done}", whose.address())).into_response()
 }

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    GroupQuotaChange, QuotaChange, SeveralChange, change::Read, find, find_group, foretold, several, writable,
+    GroupQuotaChange, QuotaChange, SeveralChange, change::ParsedChange, find, find_group, foretold, several, writable,
 };
 use crate::{
-    admission::{Foretold, Over, Refused},
+    admission::{ChangePreview, ExceededLimit, ImpossibleRequest},
     db::{
         limits::{Author, LevelChange},
         quotas::Level,
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// A change that is only looked at. One of the five is named; a manager names a group of theirs.
+/// A change to preview. Give exactly one of the five fields. Managers can only give a group that they manage.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preview {
@@ -33,51 +33,53 @@ pub struct Preview {
     #[serde(default)]
     cluster: Option<QuotaChange>,
     #[serde(default)]
-    user: Option<Named<QuotaChange>>,
+    user: Option<NamedChange<QuotaChange>>,
     #[serde(default)]
     users: Option<SeveralChange>,
     #[serde(default)]
-    group: Option<Named<GroupQuotaChange>>,
+    group: Option<NamedChange<GroupQuotaChange>>,
 }
 
-/// Whose change it is.
+/// A change, and the name of the user or group.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Named<T> {
+pub struct NamedChange<T> {
     name: String,
     change: T,
 }
 
-/// Who would hold, or has used, more than they may. Nothing is stopped for that: they start nothing
-/// more until they are below.
+/// The users and totals that would exceed a limit. Nothing is stopped for that, but these users cannot start more
+/// until they are below the limit.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PreviewAnswer {
     pub over: Vec<OverLimit>,
-    /// Requests that wait, could never start any more, and would be ended as refused.
+    /// Queued requests that could never start and would end as rejected.
     pub refused: Vec<RefusedRequest>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RefusedRequest {
     pub user: String,
-    /// What its owner calls it.
+    /// The name of the request, as its owner set it.
     pub name: String,
-    /// What its owner would read.
+    /// The reason that its owner would see.
     pub reason: Reason,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OverLimit {
-    /// A person's name; null where a total would be exceeded.
+    /// A user's name, or null if a total would be exceeded.
     pub user: Option<String>,
-    /// `override`, `group vision`, `default`, `cluster` …
+    /// The source of the limit: `override`, `group vision`, `default`, `cluster` …
     pub scope: String,
     pub field: String,
     pub used: i64,
     pub limit: i64,
 }
 
-/// Who would be over if this were saved. Nothing is written.
+/// Returns the users and totals that would exceed a limit after a change, and the requests that would be rejected.
+///
+/// Nothing is saved.
 #[utoipa::path(post, path = "/quotas/preview", tag = "quotas", request_body = Preview,
     responses((status = 200, body = PreviewAnswer)))]
 pub async fn preview(
@@ -87,7 +89,7 @@ pub async fn preview(
 ) -> Result<axum::Json<PreviewAnswer>> {
     writable(&portal)?;
     let now = portal.clock.now();
-    let one = |level, Read { changes, marks }| vec![LevelChange { level, changes, marks, seen: None }];
+    let one = |level, ParsedChange { changes, marks }| vec![LevelChange { level, changes, marks, seen: None }];
     let is_admin = reader.is_admin();
     let changes = match preview {
         Preview { default: None, cluster: None, user: None, users: None, group: Some(named) } => {
@@ -95,7 +97,7 @@ pub async fn preview(
             let author = Author { name: reader.user.name.as_str(), at: now, is_manager: !is_admin };
             one(Level::Group(group.id), named.change.read(now)?).iter().map(|change| change.by(&author)).collect()
         }
-        _ if !is_admin => return Err(Error::forbidden("This is for administrators.")),
+        _ if !is_admin => return Err(Error::forbidden("Only administrators can do this.")),
         Preview { default: Some(change), cluster: None, user: None, users: None, group: None } => {
             one(Level::Default, change.read(Kind::Each, now)?)
         }
@@ -109,14 +111,18 @@ pub async fn preview(
             several(&portal, &asked.names, asked.change).await?
         }
         _ => {
-            return Err(Error::field("default", "one_level", "Name one of default, cluster, user, users and group."));
+            return Err(Error::field(
+                "default",
+                "one_level",
+                "Give exactly one of default, cluster, user, users and group.",
+            ));
         }
     };
-    let Foretold { over, refused } = foretold(&portal, &reader, &changes).await?;
-    let ended = |Refused { user, name, reason }: Refused| RefusedRequest { user, name, reason };
-    let shown = |over: Over| OverLimit {
+    let ChangePreview { over, refused } = foretold(&portal, &reader, &changes).await?;
+    let ended = |ImpossibleRequest { user, name, reason }: ImpossibleRequest| RefusedRequest { user, name, reason };
+    let shown = |over: ExceededLimit| OverLimit {
         user: over.user,
-        scope: over.scope,
+        scope: over.source.to_string(),
         field: over.field.name().into_owned(),
         used: over.used,
         limit: over.limit,

@@ -11,7 +11,7 @@ use axum::{
 use super::{
     draw::with_foretold,
     find_several,
-    form::{Asked, Row, Sheet, fields},
+    form::{FormRequest, LimitForm, Row, fields},
     save, writable,
 };
 use crate::{
@@ -26,7 +26,8 @@ use crate::{
         extract::{Admin, Form},
         page::{Nav, Page},
         views::{
-            ChangeLine, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, Moment, Typed, field_words,
+            ChangeLine, EnteredAmount, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, Moment,
+            field_words,
         },
     },
 };
@@ -34,9 +35,9 @@ use crate::{
 const ADDRESS: &str = "/admin/quotas/selection";
 
 /// Some people, with what is set for each of them.
-struct Chosen {
+struct SelectedUsers {
     people: Vec<(User, Vec<SetLimit>)>,
-    sheet: Sheet,
+    sheet: LimitForm,
 }
 
 /// `POST /admin/quotas/selection`: the form for those who were chosen, its preview, its saving.
@@ -49,13 +50,13 @@ pub async fn change(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form
     let chosen = choose(&portal, &names).await?;
     let now = portal.clock.now();
     let sheet = if form.get("version").is_empty() { chosen.sheet.clone() } else { chosen.sheet.posted(&form) };
-    let draw = |sheet: &Sheet, faults: &[FieldError]| page(&portal, &admin, &chosen, sheet, faults);
+    let draw = |sheet: &LimitForm, faults: &[FieldError]| page(&portal, &admin, &chosen, sheet, faults);
     if !matches!(form.get("step"), "preview" | "save") {
         return Ok(Page(draw(&sheet, &[])).into_response());
     }
-    let Asked { changes, .. } = match sheet.asked(now) {
+    let FormRequest { changes, .. } = match sheet.asked(now) {
         Ok(asked) if asked.is_empty() => {
-            let fault = FieldError::new("user", "nothing", "Choose at least one field to change.");
+            let fault = FieldError::new("user", "nothing", "Change at least one field.");
             return Ok(Error::invalid(vec![fault.clone()]).with_page(Page(draw(&sheet, &[fault]))));
         }
         Ok(asked) => asked,
@@ -107,7 +108,7 @@ pub async fn change(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form
 
 /// The people of these names, and a form in which nothing is chosen yet. Its version is all of
 /// theirs, in their order.
-async fn choose(portal: &Portal, names: &[String]) -> Result<Chosen> {
+async fn choose(portal: &Portal, names: &[String]) -> Result<SelectedUsers> {
     let mut people = Vec::new();
     for user in find_several(portal, names).await? {
         let set = portal.db.limits_at(Level::User(user.id)).await?;
@@ -118,28 +119,28 @@ async fn choose(portal: &Portal, names: &[String]) -> Result<Chosen> {
     let models =
         portal.sessions.admission.stock.inventory().models().into_iter().map(|(model, _)| model).collect::<Vec<_>>();
     let fields = fields(Level::User(people[0].0.id), &all, &models);
-    Ok(Chosen { sheet: Sheet::of_several(fields, versions.join(" ")), people })
+    Ok(SelectedUsers { sheet: LimitForm::of_several(fields, versions.join(" ")), people })
 }
 
-fn title(chosen: &Chosen) -> String {
+fn title(chosen: &SelectedUsers) -> String {
     match chosen.people.as_slice() {
         [(one, _)] => format!("Limits of {}", one.name),
-        many => format!("Limits of {} people", many.len()),
+        many => format!("Limits of {} users", many.len()),
     }
 }
 
 fn page(
     portal: &Portal,
     admin: &Arc<crate::auth::Principal>,
-    chosen: &Chosen,
-    sheet: &Sheet,
+    chosen: &SelectedUsers,
+    sheet: &LimitForm,
     faults: &[FieldError],
 ) -> LimitsPage {
-    let elsewhere: Vec<&str> =
+    let external_usage: Vec<&str> =
         faults.iter().filter(|fault| fault.field == "user").map(|fault| fault.message.as_str()).collect();
-    let alert = match (faults, elsewhere.as_slice()) {
+    let alert = match (faults, external_usage.as_slice()) {
         ([], _) => None,
-        (_, []) => Some("Some fields cannot be accepted, and nothing was saved.".to_owned()),
+        (_, []) => Some("Some fields are invalid. Nothing was saved.".to_owned()),
         (_, said) => Some(said.join(" ")),
     };
     LimitsPage {
@@ -147,8 +148,9 @@ fn page(
         tab: "people",
         head: LimitsHead {
             title: title(chosen),
-            crumb: Some(("/admin/quotas".to_owned(), "People".to_owned())),
-            lead: "What you choose here is set for each of them; what you leave stays as it is.".to_owned(),
+            crumb: Some(("/admin/quotas".to_owned(), "Users".to_owned())),
+            lead: "The values that you choose are set for each of these users. Other fields keep their values."
+                .to_owned(),
             ..LimitsHead::default()
         },
         notice: None,
@@ -159,7 +161,7 @@ fn page(
         sections: vec![LimitSection {
             title: "",
             hint: "",
-            holds: "Set now",
+            holds: "Currently set",
             shows_use: false,
             rows: sheet.rows.iter().map(|row| limit_box(row, chosen, faults)).collect(),
         }],
@@ -171,7 +173,7 @@ fn page(
     }
 }
 
-fn limit_box(row: &Row, chosen: &Chosen, faults: &[FieldError]) -> LimitBox {
+fn limit_box(row: &Row, chosen: &SelectedUsers, faults: &[FieldError]) -> LimitBox {
     let name = row.name();
     let (label, hint) = field_words(&row.field, Kind::Each);
     let set = chosen.people.iter().filter(|(_, set)| set.iter().any(|limit| limit.field == row.field)).count();
@@ -186,7 +188,7 @@ fn limit_box(row: &Row, chosen: &Chosen, faults: &[FieldError]) -> LimitBox {
         meter: None,
         effective: Some((
             match set {
-                0 => "for nobody".to_owned(),
+                0 => "for none of them".to_owned(),
                 count if count == chosen.people.len() => "for all of them".to_owned(),
                 count => format!("for {count} of them"),
             },
@@ -208,14 +210,14 @@ fn limit_box(row: &Row, chosen: &Chosen, faults: &[FieldError]) -> LimitBox {
 fn lines(change: &LevelChange) -> Vec<ChangeLine> {
     let line = |change: &crate::model::quota::Change| ChangeLine {
         label: field_words(&change.field, Kind::Each).0,
-        before: "what each has".to_owned(),
-        after: Typed::of(change.to.as_ref(), &change.field).says(),
+        before: "each user's current value".to_owned(),
+        after: EnteredAmount::of(change.to.as_ref(), &change.field).says(),
     };
     change.changes.iter().map(line).collect()
 }
 
 /// Whose limits were changed by somebody else, and what they are by now.
-fn others(stored: &Chosen, seen: &str, now: Timestamp) -> Vec<String> {
+fn others(stored: &SelectedUsers, seen: &str, now: Timestamp) -> Vec<String> {
     let changed = stored
         .people
         .iter()
@@ -224,7 +226,7 @@ fn others(stored: &Chosen, seen: &str, now: Timestamp) -> Vec<String> {
     let said = |limit: &SetLimit| {
         let (label, _) = field_words(&limit.field, limit.kind);
         let since = Moment::ago(limit.at, now).plain();
-        format!("{label}: {}, by {} {since}", Typed::of(Some(&limit.terms), &limit.field).says(), limit.by)
+        format!("{label}: {}, by {} {since}", EnteredAmount::of(Some(&limit.terms), &limit.field).says(), limit.by)
     };
     changed
         .map(|((user, set), _)| {
@@ -232,7 +234,7 @@ fn others(stored: &Chosen, seen: &str, now: Timestamp) -> Vec<String> {
             format!(
                 "{}: {}",
                 user.name,
-                if now.is_empty() { "everything inherited".to_owned() } else { now.join("; ") }
+                if now.is_empty() { "all fields inherited".to_owned() } else { now.join("; ") }
             )
         })
         .collect()

@@ -4,12 +4,10 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use axum::{
-    body::Body,
     extract::State,
-    http::{HeaderMap, header},
+    http::HeaderMap,
     response::{IntoResponse, Response},
 };
-use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded::Serializer;
 use utoipa::{IntoParams, ToSchema};
@@ -18,12 +16,12 @@ use super::Effective as EffectiveView;
 use crate::{
     auth::Principal,
     cluster::GpuView,
-    db::standings::{Line, Only, Order, Place, TableFilter},
+    db::quota_table::{Order, QuotaTableFilter, QuotaTableLine, QuotaTablePosition, TableFilter},
     model::{
         Capacity, Timestamp,
         gpus::{Condition, Obstacle},
         machines::MachineState,
-        quota::{Effective, Field, Limit, Limits, Period, Unit as FieldUnit, Usage},
+        quota::{self, Effective, Field, Limit, Limits, Period, Unit as FieldUnit, Usage},
     },
     web::{
         Portal,
@@ -38,13 +36,19 @@ use crate::{
 };
 
 /// How many of somebody's groups a line names.
-const SHOWN_GROUPS: usize = 3;
+const MAX_GROUPS_SHOWN: usize = 3;
 
 /// How many lines are read at once for a spreadsheet.
 const STEP: i64 = 500;
 
+/// The same in an order of amounts, for which each step adds up what everybody holds or has used.
+const STEP_BY_AMOUNT: i64 = 5_000;
+
+/// How many people the page shows: 2 kB each.
+const PAGE: i64 = 40;
+
 /// What the table shows of each person.
-const SHOWN: [Field; 5] = [Field::Gpus, Field::Cpus, Field::MemoryBytes, Field::Sessions, Field::GpuHours];
+const SHOWN_FIELDS: [Field; 5] = [Field::Gpus, Field::Cpus, Field::MemoryBytes, Field::Sessions, Field::GpuHours];
 
 /// `?find=&only=&sort=` of the table, with paging.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -53,9 +57,11 @@ const SHOWN: [Field; 5] = [Field::Gpus, Field::Cpus, Field::MemoryBytes, Field::
 pub struct TableParameters {
     /// A part of the name or the display name.
     find: String,
-    /// Empty for everybody; `override`: with a limit of their own; `active`: using something, or waiting.
+    /// Empty: all users. `override`: only users with an override. `active`: only users who use something or have
+    /// queued requests.
     only: String,
-    /// `name`, `-name`, `gpus` (who holds most first), `hours` (who has used most GPU-hours of the period first) or `seen` (who was seen last first).
+    /// `name`, `-name`, `gpus` (most GPUs held first), `hours` (most GPU-hours of the period first) or `seen` (last
+    /// seen first).
     #[param(default = "name")]
     sort: String,
     #[param(minimum = 1, maximum = 500, default = 50)]
@@ -72,10 +78,10 @@ impl TableParameters {
         let paging = Paging::new(self.limit, self.cursor.clone().filter(|cursor| !cursor.is_empty()));
         let limit = paging.limit()?;
         let only = match self.only.as_str() {
-            "" => Only::Everybody,
-            "override" => Only::Overridden,
-            "active" => Only::Active,
-            _ => return Err(Error::field("only", "invalid_value", "This is empty, override or active.")),
+            "" => QuotaTableFilter::Everybody,
+            "override" => QuotaTableFilter::Overridden,
+            "active" => QuotaTableFilter::Active,
+            _ => return Err(Error::field("only", "invalid_value", "Must be empty, override or active.")),
         };
         let sort = match self.sort.as_str() {
             "" | "name" => Order::Name,
@@ -83,11 +89,15 @@ impl TableParameters {
             "gpus" => Order::Gpus,
             "hours" => Order::Hours,
             "seen" => Order::Seen,
-            _ => return Err(Error::field("sort", "invalid_value", "One of name, -name, gpus, hours, seen.")),
+            _ => return Err(Error::field("sort", "invalid_value", "Must be one of name, -name, gpus, hours, seen.")),
         };
         let after = paging.after::<Cursor>()?.map(|Cursor(place)| place);
         if after.as_ref().is_some_and(|place| place.order != sort) {
-            return Err(Error::field("cursor", "invalid_value", "This cursor belongs to a list in another order."));
+            return Err(Error::field(
+                "cursor",
+                "invalid_value",
+                "This cursor belongs to a list with another sort order.",
+            ));
         }
         let find = self.find.trim().chars().take(200).collect();
         Ok((TableFilter { find, only, sort, after, limit: limit + 1 }, limit))
@@ -103,11 +113,11 @@ impl TableParameters {
 }
 
 /// A place in the table, as a cursor carries it. Names and ids hold no space.
-struct Cursor(Place);
+struct Cursor(QuotaTablePosition);
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { order, number, text } = &self.0;
+        let QuotaTablePosition { order, number, text } = &self.0;
         let order = match order {
             Order::Name => "name",
             Order::NameDown => "-name",
@@ -119,13 +129,13 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// It is no place of this table.
-struct NoPlace;
+/// Reports an invalid cursor of the quota table.
+struct InvalidCursor;
 
 impl FromStr for Cursor {
-    type Err = NoPlace;
+    type Err = InvalidCursor;
 
-    fn from_str(text: &str) -> std::result::Result<Self, NoPlace> {
+    fn from_str(text: &str) -> std::result::Result<Self, InvalidCursor> {
         let mut words = text.splitn(3, ' ');
         let order = match words.next() {
             Some("name") => Order::Name,
@@ -133,35 +143,35 @@ impl FromStr for Cursor {
             Some("gpus") => Order::Gpus,
             Some("hours") => Order::Hours,
             Some("seen") => Order::Seen,
-            _ => return Err(NoPlace),
+            _ => return Err(InvalidCursor),
         };
-        let number = words.next().and_then(|number| number.parse().ok()).ok_or(NoPlace)?;
+        let number = words.next().and_then(|number| number.parse().ok()).ok_or(InvalidCursor)?;
         let is_place = |text: &&str| !text.is_empty() && !text.contains([' ', '\0']);
-        let text = words.next().filter(is_place).ok_or(NoPlace)?.to_owned();
+        let text = words.next().filter(is_place).ok_or(InvalidCursor)?.to_owned();
         match order {
-            Order::Name | Order::NameDown if number != 0 => Err(NoPlace),
-            _ => Ok(Self(Place { order, number, text })),
+            Order::Name | Order::NameDown if number != 0 => Err(InvalidCursor),
+            _ => Ok(Self(QuotaTablePosition { order, number, text })),
         }
     }
 }
 
-/// The cluster in a line.
+/// A summary of the cluster.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = QuotaStrip)]
-pub struct Strip {
+pub struct ClusterSummary {
     gpus: i64,
     gpus_allocated: i64,
-    /// Of the allocated, those that have computed next to nothing for as long as the site sets.
+    /// Allocated GPUs that have been idle for longer than the site's threshold.
     gpus_idle: i64,
-    /// Those that cannot be used, allocated or not.
+    /// GPUs that cannot be used, allocated or not.
     gpus_down: i64,
-    /// Requests that wait to be admitted.
+    /// Queued requests.
     waiting: i64,
     #[schema(value_type = Option<String>, format = "date-time")]
     oldest_wait_since: Option<Timestamp>,
 }
 
-impl Strip {
+impl ClusterSummary {
     /// As it is now, by the last look at the GPUs.
     pub(super) async fn of(portal: &Portal) -> Result<Self> {
         let held = portal.db.quota_strip().await?;
@@ -187,26 +197,28 @@ impl Strip {
     }
 }
 
-/// Somebody's use and limits, in short.
+/// The usage and limits of one user, abridged.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct QuotaLine {
     user: String,
     display_name: String,
     groups: Vec<String>,
-    /// What binds them, by field: those that the table shows.
+    /// The effective limits, by field, of the fields in the table.
     effective: std::collections::BTreeMap<String, EffectiveView>,
     usage: Usage,
     #[schema(value_type = Option<String>, format = "date-time")]
     last_seen_at: Option<Timestamp>,
 }
 
-/// Everybody's use and limits, page by page. With `Accept: text/csv` all of it as a table.
+/// Lists the usage and limits of all users, in pages.
+///
+/// With `Accept: text/csv`, returns all users as a table.
 #[utoipa::path(
     get, path = "/quotas/users", tag = "quotas", params(TableParameters),
     responses(
         (status = 200, content((Listed<QuotaLine> = "application/json"), (String = "text/csv"))),
-        (status = 403, description = "For administrators and operators", body = Problem),
-        (status = 422, description = "A parameter cannot be accepted", body = Problem),
+        (status = 403, description = "Not an administrator or operator", body = Problem),
+        (status = 422, description = "A parameter is invalid", body = Problem),
     )
 )]
 pub async fn table(
@@ -225,8 +237,8 @@ pub async fn table(
     Ok(Listed::<QuotaLine> { items, next_cursor: page.next_cursor }.into_response())
 }
 
-fn api_line(line: Line, limits: &Limits) -> QuotaLine {
-    let effective = SHOWN.iter().map(|field| {
+fn api_line(line: QuotaTableLine, limits: &Limits) -> QuotaLine {
+    let effective = SHOWN_FIELDS.iter().map(|field| {
         let Effective { limit, source } = limits.of(field);
         (field.name().into_owned(), EffectiveView { limit: limit.value(), source: source.to_string() })
     });
@@ -247,8 +259,8 @@ pub async fn page(
     Query(parameters): Query<TableParameters>,
 ) -> Result<Response> {
     let notice = match parameters.done.as_deref() {
-        Some("saved") => Some("Saved for all of them. It holds from now on; nothing was stopped."),
-        Some("nobody") => Some("Nobody was chosen: tick the people whose limits shall change."),
+        Some("saved") => Some("Saved for all selected users. The new limits apply from now on. Nothing was stopped."),
+        Some("nobody") => Some("No users selected. Select the users whose limits you want to change."),
         _ => None,
     };
     let mut view = view(&portal, &reader, &known(parameters)).await?;
@@ -263,7 +275,7 @@ fn known(parameters: TableParameters) -> TableParameters {
         only: of(parameters.only, &["override", "active"]),
         sort: of(parameters.sort, &["-name", "gpus", "hours", "seen"]),
         find: parameters.find.trim().chars().take(200).collect(),
-        limit: None,
+        limit: Some(PAGE),
         ..parameters
     }
 }
@@ -275,18 +287,18 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
     let (filter, limit) = parameters.filter()?;
     let lines = admission.table(&filter).await?;
     let listed = Listed::new(lines, limit, |(line, _)| Cursor(line.place(filter.sort)));
-    let strip = Strip::of(portal).await?;
+    let strip = ClusterSummary::of(portal).await?;
     let sorted = |is: bool, direction| is.then_some(direction);
     let (order, column) =
         (filter.sort, |label, sort: &str, sorted| Column { label, href: parameters.address(PATH, sort, ""), sorted });
     let columns = QuotaColumns {
         person: match order {
-            Order::Name => column("Person", "-name", Some("ascending")),
-            _ => column("Person", "", sorted(order == Order::NameDown, "descending")),
+            Order::Name => column("User", "-name", Some("ascending")),
+            _ => column("User", "", sorted(order == Order::NameDown, "descending")),
         },
         gpus: column("GPUs", "gpus", sorted(order == Order::Gpus, "descending")),
         hours: column("GPU-hours", "hours", sorted(order == Order::Hours, "descending")),
-        seen: column("Seen", "seen", sorted(order == Order::Seen, "descending")),
+        seen: column("Last seen", "seen", sorted(order == Order::Seen, "descending")),
     };
     let paged = parameters.cursor.as_ref().is_some_and(|cursor| !cursor.is_empty());
     Ok(QuotasPage {
@@ -329,18 +341,18 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
         csv_href: parameters.address("/admin/quotas/table", &parameters.sort, ""),
         first_href: paged.then(|| parameters.address(PATH, &parameters.sort, "")),
         next_href: listed.next_cursor.map(|cursor| parameters.address(PATH, &parameters.sort, &cursor)),
-        may_change: reader.is_admin() && admission.kept.is_none(),
+        may_change: reader.is_admin() && admission.slurm_limits.is_none(),
     })
 }
 
-fn row(mut line: Line, limits: &Limits, capacity: Capacity, now: Timestamp) -> QuotaRow {
-    let more_groups = line.groups.len().saturating_sub(SHOWN_GROUPS);
-    line.groups.truncate(SHOWN_GROUPS);
+fn row(mut line: QuotaTableLine, limits: &Limits, capacity: Capacity, now: Timestamp) -> QuotaRow {
+    let more_groups = line.groups.len().saturating_sub(MAX_GROUPS_SHOWN);
+    line.groups.truncate(MAX_GROUPS_SHOWN);
     let mut sources: Vec<Source> = Vec::new();
-    for field in SHOWN.iter().chain([&Field::MaxSessionSeconds]) {
+    for field in SHOWN_FIELDS.iter().chain([&Field::MaxSessionSeconds]) {
         let effective = limits.of(field);
         let source = Source::of(&effective.source, now);
-        if effective.source != "default" && !effective.is_the_machines() && !sources.contains(&source) {
+        if !matches!(effective.source, quota::Source::Default | quota::Source::Machine) && !sources.contains(&source) {
             sources.push(source);
         }
     }
@@ -352,7 +364,7 @@ fn row(mut line: Line, limits: &Limits, capacity: Capacity, now: Timestamp) -> Q
         display_name: line.display_name,
         groups: line.groups,
         more_groups,
-        meters: SHOWN.iter().map(|field| capped(field, &line.usage, limits.of(field), capacity)).collect(),
+        meters: SHOWN_FIELDS.iter().map(|field| capped(field, &line.usage, limits.of(field), capacity)).collect(),
         sources,
         seen: line.last_seen_at.map(|at| Moment::ago(at, now)),
     }
@@ -382,10 +394,10 @@ pub(super) fn meter(field: &Field, usage: &Usage, effective: &Effective) -> Opti
         Field::Sessions => ("sessions", "sessions"),
         Field::Light => ("light", "light sessions"),
         Field::Jobs => ("jobs", "jobs"),
-        Field::Pending => ("pending", "waiting"),
+        Field::Pending => ("pending", "queued"),
         Field::GpuHours => ("gpu_hours", "GPU-hours"),
         Field::CpuHours => ("cpu_hours", "core-hours"),
-        Field::StorageBytes if 0 < usage.storage_bytes => ("storage_bytes", "storage"),
+        Field::StorageBytes if usage.storage_bytes > 0 => ("storage_bytes", "storage"),
         _ => return None,
     };
     let lent = if *field == Field::Cpus && effective.is_the_machines() { usage.light_cpus } else { 0 };
@@ -413,44 +425,30 @@ pub async fn download(
     Ok(spreadsheet(portal, filter))
 }
 
-/// All lines of a filter as a stream, however many: none of it is gathered here. Without limit
-/// is an empty cell, as it is no number.
+/// Streams all lines of a filter. A cell without a limit is empty.
 fn spreadsheet(portal: Arc<Portal>, filter: TableFilter) -> Response {
-    let fields = SHOWN.iter().flat_map(|field| [format!("{}_used", field.name()), format!("{}_limit", field.name())]);
+    let fields =
+        SHOWN_FIELDS.iter().flat_map(|field| [format!("{}_used", field.name()), format!("{}_limit", field.name())]);
     let head = ["user", "display_name", "groups"].map(str::to_owned).into_iter().chain(fields);
     let head = csv::line(head.chain(["limit_comes_from".to_owned(), "last_seen_at".to_owned()]));
-    let start = (portal, Some(TableFilter { after: None, limit: STEP, ..filter }), head);
-    let lines = stream::unfold(start, async |(portal, filter, mut text)| {
-        let filter = filter?;
-        if portal.stopping.is_cancelled() {
-            return None;
-        }
-        match portal.sessions.admission.table(&filter).await {
-            Err(err) => Some((Err(err), (portal, None, String::new()))),
-            Ok(lines) => {
-                let is_full = i64::try_from(lines.len()).is_ok_and(|count| count == filter.limit);
-                let last = lines.last().filter(|_| is_full).map(|(line, _)| line.place(filter.sort));
-                let next = last.map(|place| TableFilter { after: Some(place), ..filter });
-                for (line, limits) in lines {
-                    text += &cells(&line, &limits);
-                }
-                Some((Ok(text), (portal, next, String::new())))
-            }
-        }
-    });
-    let headers = [
-        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
-        (header::CONTENT_DISPOSITION, "attachment; filename=\"quotas.csv\""),
-    ];
-    (headers, Body::from_stream(lines)).into_response()
+    let limit = if matches!(filter.sort, Order::Gpus | Order::Hours) { STEP_BY_AMOUNT } else { STEP };
+    let first = TableFilter { after: None, limit, ..filter };
+    csv::download(portal, "quotas", head, first, async |portal, filter| {
+        let lines = portal.sessions.admission.table(&filter).await?;
+        let is_full = i64::try_from(lines.len()).is_ok_and(|count| count == filter.limit);
+        let last = lines.last().filter(|_| is_full).map(|(line, _)| line.place(filter.sort));
+        let next = last.map(|place| TableFilter { after: Some(place), ..filter });
+        Ok((lines.iter().map(|(line, limits)| cells(line, limits)).collect(), next))
+    })
 }
 
-fn cells(line: &Line, limits: &Limits) -> String {
+fn cells(line: &QuotaTableLine, limits: &Limits) -> String {
     let number = |limit| match limit {
         Limit::Unlimited => String::new(),
         Limit::AtMost(limit) => limit.to_string(),
     };
-    let amounts = SHOWN.iter().flat_map(|field| [line.usage.of(field).to_string(), number(limits.of(field).limit)]);
+    let amounts =
+        SHOWN_FIELDS.iter().flat_map(|field| [line.usage.of(field).to_string(), number(limits.of(field).limit)]);
     let who = [line.name.to_string(), line.display_name.clone(), line.groups.join(" ")];
     let seen = line.last_seen_at.map(|at| at.to_string()).unwrap_or_default();
     csv::line(who.into_iter().chain(amounts).chain([limits.of(&Field::Gpus).source.to_string(), seen]))
@@ -469,7 +467,7 @@ mod tests {
             (Order::Hours, 7200, "ada"),
             (Order::Seen, -7, "id"),
         ] {
-            let place = Place { order, number, text: text.to_owned() };
+            let place = QuotaTablePosition { order, number, text: text.to_owned() };
             let read = Cursor(place.clone()).to_string().parse::<Cursor>();
             assert!(read.is_ok_and(|Cursor(read)| read == place));
         }

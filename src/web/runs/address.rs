@@ -9,57 +9,58 @@ use utoipa::IntoParams;
 
 use crate::{
     model::RunId,
-    runs::{Asked, LONGEST_FILTER, Of, Order, Which},
+    runs::{LONGEST_FILTER, MetricValue, Order, RunSelection, TableQuery},
     web::error::{Error, Result},
 };
 
 /// How many rows a page has where nobody says, and at most.
-const USUAL_ROWS: usize = 100;
-const MOST_ROWS: usize = 500;
+const DEFAULT_ROWS: usize = 100;
+const MAX_ROWS: usize = 500;
 
 /// So many runs and columns may be named, and so many picked.
-const MOST_NAMED: usize = 100;
-pub const MOST_PICKED: usize = 50;
+const MAX_NAMED: usize = 100;
+pub const MAX_PICKED: usize = 50;
 
 /// What the API's document says of the parameters; [`Address`] reads them.
 #[expect(dead_code, reason = "it is a description")]
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ResultsParameters {
-    /// Which rows: `lr < 0.01 and (optimizer = adam or not name ~ test)`. Columns are named by their label or the end
-    /// of it; `last(…)`, `best(…)`, `min(…)`, `max(…)` say which value of a metric, `param(…)` and `metric(…)` which kind
-    /// is meant. Signs are `=`, `!=`, `<`, `<=`, `>`, `>=`, `~` (holds), `!~`; `none` is nothing. A word alone is a part
-    /// of the name.
+    /// Filter of the rows, for example `lr < 0.01 and (optimizer = adam or not name ~ test)`. A column is given by its
+    /// label or the end of its label. `last(…)`, `best(…)`, `min(…)` and `max(…)` select a value of a metric.
+    /// `param(…)` and `metric(…)` select the kind. Operators: `=`, `!=`, `<`, `<=`, `>`, `>=`, `~` (contains), `!~`.
+    /// `none` means no value. A single word is a part of the name.
     r#where: Option<String>,
-    /// Which value of each metric: `best`, `last`, or `at` (with `step`).
+    /// The value that is shown for each metric: `best`, `last`, or `at` (with `step`).
     value: Option<String>,
-    /// With `value=at`: at the last step that is not behind this one; of at most 200 runs.
+    /// With `value=at`: the value at the last step up to this one. At most 200 runs.
     step: Option<i64>,
-    /// At most two keys: `name`, `owner`, `created`, `points`, `p:lr`, `m:val/loss`; a minus in front has the greatest first.
+    /// At most two sort keys: `name`, `owner`, `created`, `points`, `p:lr`, `m:val/loss`. A leading minus sorts in
+    /// descending order.
     sort: Option<Vec<String>>,
-    /// The keys of the columns to show; without it hyper-parameters that differ, and the main metrics.
+    /// Keys of the columns to show. Default: hyperparameters that differ, and the main metrics.
     column: Option<Vec<String>>,
-    /// Where no columns are named: also hyper-parameters that are the same in all runs.
+    /// Without `column`: also show hyperparameters that are the same in all runs.
     same: Option<bool>,
-    /// The key of a hyper-parameter whose values make groups.
+    /// Key of a hyperparameter. The runs are grouped by its values.
     group: Option<String>,
-    /// The run that the others are compared with.
+    /// The baseline: the run that the others are compared with.
     base: Option<String>,
     /// Only these runs.
     run: Option<Vec<String>>,
-    /// Only the runs of this person; operators may say `*` for everybody's.
+    /// Only runs of this user. Operators can pass `*` for all users.
     owner: Option<String>,
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<usize>,
-    /// `next_cursor` of the page before: the last row's run.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
 /// What an address says.
 #[derive(Clone, Debug)]
 pub struct Address {
-    pub of: Of,
-    pub asked: Asked,
+    pub of: RunSelection,
+    pub asked: TableQuery,
     /// Runs whose curves are drawn below the table; of the page alone.
     pub picked: Vec<RunId>,
     /// What has just been done; of the page alone.
@@ -68,18 +69,18 @@ pub struct Address {
 
 impl Default for Address {
     fn default() -> Self {
-        let asked = Asked {
+        let asked = TableQuery {
             filter: String::new(),
-            which: Which::Best,
+            which: MetricValue::Best,
             order: Vec::new(),
             columns: None,
             with_same: false,
             group: None,
             base: None,
-            limit: USUAL_ROWS,
+            limit: DEFAULT_ROWS,
             after: None,
         };
-        Self { of: Of::default(), asked, picked: Vec::new(), done: None }
+        Self { of: RunSelection::default(), asked, picked: Vec::new(), done: None }
     }
 }
 
@@ -92,7 +93,7 @@ impl Address {
         for (name, text) in form_urlencoded::parse(query.as_bytes()) {
             let is_list = matches!(&*name, "sort" | "column" | "run" | "pick");
             if !is_list && seen.contains(&name) {
-                return Err(Error::field(short(&name), "duplicate_field", "This parameter stands twice."));
+                return Err(Error::field(short(&name), "duplicate_field", "Duplicate query parameter."));
             }
             seen.push(name.clone());
             // A field of a form that was left empty says nothing.
@@ -118,28 +119,28 @@ impl Address {
                 "cursor" => asked.after = Some(id("cursor", &text)?),
                 "pick" if is_page => this.picked.push(id("pick", &text)?),
                 "done" if is_page => this.done = Some(text.into_owned()),
-                _ => return Err(Error::field(short(&name), "unknown_field", "There is no such parameter.")),
+                _ => return Err(Error::field(short(&name), "unknown_field", "Unknown parameter.")),
             }
         }
         this.asked.which = match (value.as_str(), step) {
-            ("" | "best", _) => Which::Best,
-            ("last", _) => Which::Last,
-            ("at", Some(step)) => Which::At(step),
-            ("at", None) => return Err(Error::field("step", "missing_field", "At which step?")),
-            _ => return Err(Error::field("value", "invalid_value", "One of best, last and at.")),
+            ("" | "best", _) => MetricValue::Best,
+            ("last", _) => MetricValue::Last,
+            ("at", Some(step)) => MetricValue::At(step),
+            ("at", None) => return Err(Error::field("step", "missing_field", "A step is required.")),
+            _ => return Err(Error::field("value", "invalid_value", "Must be one of best, last, at.")),
         };
         let counts = [
-            ("limit", this.asked.limit, MOST_ROWS),
+            ("limit", this.asked.limit, MAX_ROWS),
             ("sort", this.asked.order.len(), 2),
-            ("column", this.asked.columns.as_ref().map_or(0, Vec::len), MOST_NAMED),
-            ("run", this.of.runs.as_ref().map_or(0, Vec::len), MOST_NAMED),
-            ("pick", this.picked.len(), MOST_PICKED),
+            ("column", this.asked.columns.as_ref().map_or(0, Vec::len), MAX_NAMED),
+            ("run", this.of.runs.as_ref().map_or(0, Vec::len), MAX_NAMED),
+            ("pick", this.picked.len(), MAX_PICKED),
         ];
         if let Some((name, _, most)) = counts.into_iter().find(|(_, count, most)| most < count) {
-            return Err(Error::field(name, "too_many", format!("At most {most}.")));
+            return Err(Error::field(name, "too_many", format!("At most {most} are allowed.")));
         }
         if this.asked.limit == 0 {
-            return Err(Error::field("limit", "out_of_range", "Between 1 and 500."));
+            return Err(Error::field("limit", "out_of_range", "Must be between 1 and 500."));
         }
         Ok(this)
     }
@@ -155,9 +156,9 @@ impl Address {
         };
         put("where", &asked.filter);
         match asked.which {
-            Which::Best => {}
-            Which::Last => put("value", "last"),
-            Which::At(step) => {
+            MetricValue::Best => {}
+            MetricValue::Last => put("value", "last"),
+            MetricValue::At(step) => {
                 put("value", "at");
                 put("step", &step.to_string());
             }
@@ -169,7 +170,7 @@ impl Address {
         put("base", &asked.base.map(|id| id.to_string()).unwrap_or_default());
         self.of.runs.iter().flatten().for_each(|id| put("run", &id.to_string()));
         put("owner", self.of.owner.as_deref().unwrap_or_default());
-        if asked.limit != USUAL_ROWS {
+        if asked.limit != DEFAULT_ROWS {
             put("limit", &asked.limit.to_string());
         }
         put("cursor", &asked.after.map(|id| id.to_string()).unwrap_or_default());
@@ -179,7 +180,7 @@ impl Address {
     }
 
     /// The same with something changed; it begins at the first row again.
-    pub fn with(&self, change: impl FnOnce(&mut Asked)) -> Self {
+    pub fn with(&self, change: impl FnOnce(&mut TableQuery)) -> Self {
         let mut other = Self { done: None, ..self.clone() };
         other.asked.after = None;
         change(&mut other.asked);
@@ -187,30 +188,23 @@ impl Address {
     }
 }
 
-impl Order {
-    /// As it stands in an address.
-    pub fn word(&self) -> String {
-        format!("{}{}", if self.descending { "-" } else { "" }, self.key)
-    }
-}
-
 fn bounded(field: &str, text: &str, most: usize) -> Result<String> {
     if most < text.chars().count() {
-        return Err(Error::field(field, "too_long", format!("At most {most} characters.")));
+        return Err(Error::field(field, "too_long", format!("Longer than {most} characters.")));
     }
     Ok(text.to_owned())
 }
 
 fn id(field: &str, text: &str) -> Result<RunId> {
-    text.parse().map_err(|_err| Error::field(field, "invalid_value", "This is no run."))
+    text.parse().map_err(|_err| Error::field(field, "invalid_value", "This is not the id of a run."))
 }
 
 fn number<T: FromStr>(field: &str, text: &str) -> Result<T> {
-    text.trim().parse().map_err(|_err| Error::field(field, "invalid_value", "A whole number."))
+    text.trim().parse().map_err(|_err| Error::field(field, "invalid_value", "Must be a whole number."))
 }
 
 fn flag(field: &str, text: &str) -> Result<bool> {
-    text.parse().map_err(|_err| Error::field(field, "invalid_value", "true or false."))
+    text.parse().map_err(|_err| Error::field(field, "invalid_value", "Must be true or false."))
 }
 
 /// The beginning of a name that somebody else made.

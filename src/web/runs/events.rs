@@ -19,8 +19,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use utoipa::IntoParams;
 
 use crate::{
-    model::{Run, RunId, run::Skipped},
-    runs::{Delta, Grown, What},
+    model::{Run, RunId, run::SkippedData},
+    runs::{CurveGrowth, Delta, DeltaKind},
     web::{
         Portal,
         error::{Error, Problem, Result},
@@ -30,23 +30,24 @@ use crate::{
 };
 
 /// How often it is looked whether the reader may still read.
-const STILL: Duration = Duration::from_secs(4);
+const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(4);
 
-/// `?since=` of the stream.
+/// Start position of the stream.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventParameters {
-    /// A `revision`, as `Last-Event-ID`; without either the stream begins now.
+    /// A `revision`, like `Last-Event-ID`. Without both, the stream starts with new events.
     since: Option<u64>,
 }
 
-/// What comes to a run: events `points`, `state`, `checkpoints` where there are others than before, and `reset` where curves
-/// are to be asked for anew.
+/// Streams the changes of a run as events.
+///
+/// Events: `points`, `state`, `checkpoints` if there are new ones, and `reset` if the curves must be loaded again.
 #[utoipa::path(get, path = "/runs/{id}/events", tag = "runs",
-    params(("id" = String, Path), EventParameters, ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was heard.")),
+    params(("id" = String, Path), EventParameters, ("Last-Event-ID" = Option<String>, Header, description = "Id of the last event received.")),
     responses((status = 200, content_type = "text/event-stream", body = String),
-        (status = 404, description = "Not there, or not to be seen", body = Problem)))]
+        (status = 404, description = "Not found, or not visible to you", body = Problem)))]
 pub async fn follow(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -57,7 +58,9 @@ pub async fn follow(
     let heard = headers.get("last-event-id").map(|value| value.to_str().ok().and_then(|text| text.parse().ok()));
     let since = match heard {
         Some(Some(revision)) => Some(revision),
-        Some(None) => return Err(Error::field("Last-Event-ID", "invalid_value", "The id of an event of this stream.")),
+        Some(None) => {
+            return Err(Error::field("Last-Event-ID", "invalid_value", "Must be the id of an event of this stream."));
+        }
         None => parameters.since,
     };
     let changed = portal.runs.subscribe();
@@ -93,14 +96,14 @@ struct Follower {
 
 #[derive(Serialize)]
 struct Points<'a> {
-    curves: &'a [Grown],
+    curves: &'a [CurveGrowth],
 }
 
 #[derive(Serialize)]
 struct StateView<'a> {
     complete: bool,
     error: Option<&'a str>,
-    skipped: &'a Skipped,
+    skipped: &'a SkippedData,
     points: u64,
     curves: u64,
 }
@@ -128,7 +131,7 @@ impl Follower {
                 }
                 None
             }
-            () = tokio::time::sleep(STILL) => None,
+            () = tokio::time::sleep(ACCESS_CHECK_INTERVAL) => None,
         };
         match news {
             Some(Ok(delta)) => self.tell(&delta),
@@ -141,7 +144,7 @@ impl Follower {
             Some(Err(RecvError::Closed)) => return None,
             None => {}
         }
-        if STILL <= self.looked.elapsed() {
+        if self.looked.elapsed() >= ACCESS_CHECK_INTERVAL {
             self.looked = Instant::now();
             // Access may have ended, or the run may be gone; and it is being looked at.
             if !matches!(self.portal.access.still(&self.user).await, Ok(Some(_))) {
@@ -154,14 +157,16 @@ impl Follower {
 
     fn tell(&mut self, delta: &Delta) {
         // What was read again may be told once more by those who add.
-        if delta.revision < self.revision || (delta.revision == self.revision && !matches!(delta.what, What::Reset)) {
+        if delta.revision < self.revision
+            || (delta.revision == self.revision && !matches!(delta.what, DeltaKind::Reset))
+        {
             return;
         }
         self.revision = delta.revision;
         let event = match &delta.what {
-            What::Points(grown) if grown.is_empty() => None,
-            What::Points(grown) => Some(Event::default().event("points").json_data(Points { curves: grown })),
-            What::Reset => Some(Event::default().event("reset").json_data(serde_json::json!({}))),
+            DeltaKind::Points(grown) if grown.is_empty() => None,
+            DeltaKind::Points(grown) => Some(Event::default().event("points").json_data(Points { curves: grown })),
+            DeltaKind::Reset => Some(Event::default().event("reset").json_data(serde_json::json!({}))),
         };
         let written =
             delta.has_checkpoints.then(|| Event::default().event("checkpoints").json_data(serde_json::json!({})));

@@ -28,10 +28,10 @@ async fn run_of(portal: &Portal, user: &CurrentUser, id: JobId) -> Result<Option
     Ok(portal.runs.of_job(job.id).await?)
 }
 
-/// The run that a job's attempts write: its stream of events tells what comes.
+/// Returns the run of a job. Its event stream reports new points.
 #[utoipa::path(get, path = "/jobs/{id}/run", tag = "jobs", params(("id" = String, Path)),
     responses((status = 200, body = RunView),
-        (status = 404, description = "Nothing has been read yet, or the job is not to be seen", body = Problem)))]
+        (status = 404, description = "No logs have been read yet, or the job is not visible to you", body = Problem)))]
 pub async fn run(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -41,10 +41,10 @@ pub async fn run(
     Ok(axum::Json(RunView::new(run, &user.user)))
 }
 
-/// What curves a job has, each in short.
+/// Lists the curves of a job with a summary of each.
 #[utoipa::path(get, path = "/jobs/{id}/metrics", tag = "jobs", params(("id" = String, Path), MetricsParameters),
-    responses((status = 200, body = Metrics), (status = 304, description = "As the version that is known"),
-        (status = 404, description = "Not there, or not to be seen", body = Problem)))]
+    responses((status = 200, body = Metrics), (status = 304, description = "Not modified"),
+        (status = 404, description = "Not found, or not visible to you", body = Problem)))]
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -58,13 +58,13 @@ pub async fn list(
     }
 }
 
-/// One curve of a job through all its attempts, cut into buckets; as `text/csv` every point there is.
+/// Returns one curve of a job over all its attempts in buckets, or every point as `text/csv`.
 #[utoipa::path(get, path = "/jobs/{id}/metrics/{tag}", tag = "jobs",
     params(("id" = String, Path), ("tag" = String, Path, description = "Percent-encoded"), CurveParameters),
     responses((status = 200, content((Curve = "application/json"), (String = "text/csv"))),
-        (status = 304, description = "As the version that is known"),
-        (status = 404, description = "No such curve, or not to be seen", body = Problem),
-        (status = 422, description = "A parameter cannot be so", body = Problem)))]
+        (status = 304, description = "Not modified"),
+        (status = 404, description = "The curve was not found, or is not visible to you", body = Problem),
+        (status = 422, description = "Invalid parameter", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,

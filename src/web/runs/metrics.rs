@@ -26,41 +26,41 @@ use crate::{
 };
 
 /// How many buckets a curve has where nobody says, and at most.
-const USUAL_POINTS: usize = 1000;
-const MOST_POINTS: usize = 10_000;
+const DEFAULT_POINTS: usize = 1000;
+const MAX_POINTS: usize = 10_000;
 
 /// How many tags are listed where nobody says, and at most.
-const USUAL_TAGS: usize = 2000;
-const MOST_TAGS: usize = 20_000;
+const DEFAULT_TAGS: usize = 2000;
+const MAX_TAGS: usize = 20_000;
 
 /// What one call for many curves may ask for.
-const MOST_RUNS: usize = 100;
-const MOST_NAMES: usize = 200;
-const MOST_CURVES: usize = 1000;
-const MOST_BUCKETS: usize = 500_000;
+const MAX_RUNS: usize = 100;
+const MAX_NAMES: usize = 200;
+const MAX_CURVES: usize = 1000;
+const MAX_BUCKETS: usize = 500_000;
 
 /// How many points of a table are written at a time.
 const PIECE: usize = 20_000;
 
-/// Which of a run's curves are listed.
+/// Filter of the curves of a run.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MetricsParameters {
-    /// Only this directory; `.` is the run's own.
+    /// Only this directory of the run; `.` is the run's directory itself.
     run: Option<String>,
-    /// Tags that begin so.
+    /// Only tags that start with this text.
     prefix: Option<String>,
-    /// Tags that hold this.
+    /// Only tags that contain this text.
     search: Option<String>,
     #[param(minimum = 1, maximum = 20000, default = 2000)]
     limit: Option<usize>,
 }
 
-/// What curves a run has, each in short.
+/// Lists the curves of a run with a summary of each.
 #[utoipa::path(get, path = "/runs/{id}/metrics", tag = "runs", params(("id" = String, Path), MetricsParameters),
-    responses((status = 200, body = Metrics), (status = 304, description = "As the version that is known"),
-        (status = 404, description = "Not there, or not to be seen", body = Problem)))]
+    responses((status = 200, body = Metrics), (status = 304, description = "Not modified"),
+        (status = 404, description = "Not found, or not visible to you", body = Problem)))]
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -79,9 +79,9 @@ pub(super) async fn tags(
     headers: &HeaderMap,
     parameters: MetricsParameters,
 ) -> Result<Response> {
-    let limit = parameters.limit.unwrap_or(USUAL_TAGS);
-    if !(1..=MOST_TAGS).contains(&limit) {
-        return Err(Error::field("limit", "out_of_range", "Between 1 and 20000."));
+    let limit = parameters.limit.unwrap_or(DEFAULT_TAGS);
+    if !(1..=MAX_TAGS).contains(&limit) {
+        return Err(Error::field("limit", "out_of_range", "Must be between 1 and 20000."));
     }
     let selection = Selection {
         run: parameters.run,
@@ -98,43 +98,45 @@ pub(super) async fn tags(
     Ok(versioned(&version, &found))
 }
 
-/// Which part of a curve, and how.
+/// Range and resolution of a curve.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct CurveParameters {
-    /// Which directory; without it `.` where that has the tag, else the first that has it.
+    /// Directory of the run. Default: `.` if it has the tag, otherwise the first directory that has it.
     run: Option<String>,
-    /// Both bounds are included, in the unit of `x`.
+    /// Start of the range in the unit of `x`. `from` and `to` are included.
     from: Option<f64>,
     to: Option<f64>,
-    /// The most buckets; where there are fewer points, each has its own.
+    /// Maximum number of buckets. If there are fewer points, each has its own bucket.
     #[param(minimum = 1, maximum = 10000, default = 1000)]
     points: Option<usize>,
-    /// Buckets of equal width on a logarithmic axis, of `step` or `relative`; what is not above 0 is one more.
+    /// Buckets of equal width on a logarithmic axis; only for `step` and `relative`. Points at or below 0 are in one
+    /// more bucket.
     #[serde(default)]
     log: bool,
     /// `step`, `wall` (seconds since 1970), `relative` (seconds since the directory's first point) or `metric`.
     #[serde(default)]
     #[param(inline)]
     x: Axis,
-    /// With `x=metric` the tag of the other curve: where its last value by then lies on the axis.
+    /// With `x=metric`: tag of the other curve. A point is placed at the latest value of that curve.
     by: Option<String>,
-    /// From 0 to 0.999: adds `smoothed`.
+    /// Smoothing factor from 0 to 0.999. Adds `smoothed`.
     #[param(minimum = 0, maximum = 0.999)]
     smoothing: Option<f64>,
-    /// `csv` for every point, as `Accept: text/csv`.
+    /// `csv` returns every point, like `Accept: text/csv`.
     format: Option<String>,
 }
 
-/// One curve, cut into buckets; each says its least and greatest value, so that no spike is lost. As
-/// `text/csv` every point there is.
+/// Returns one curve in buckets, or every point as `text/csv`.
+///
+/// Each bucket has its minimum and maximum, so that no spike is lost.
 #[utoipa::path(get, path = "/runs/{id}/metrics/{tag}", tag = "runs",
     params(("id" = String, Path), ("tag" = String, Path, description = "Percent-encoded"), CurveParameters),
     responses((status = 200, content((Curve = "application/json"), (String = "text/csv"))),
-        (status = 304, description = "As the version that is known"),
-        (status = 404, description = "No such curve, or not to be seen", body = Problem),
-        (status = 422, description = "A parameter cannot be so", body = Problem)))]
+        (status = 304, description = "Not modified"),
+        (status = 404, description = "The curve was not found, or is not visible to you", body = Problem),
+        (status = 422, description = "Invalid parameter", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -159,13 +161,13 @@ pub(super) async fn one(
         None | Some("") => accepts_csv(headers),
         Some("csv") => true,
         Some("json") => false,
-        Some(_) => return Err(Error::field("format", "invalid_value", "One of json and csv.")),
+        Some(_) => return Err(Error::field("format", "invalid_value", "Must be json or csv.")),
     };
     if wants_csv {
         return table(portal, run, tag, parameters.run, headers).await;
     }
     let CurveParameters { run: directory, from, to, points, log, x: axis, by, smoothing, .. } = parameters;
-    let points = points.unwrap_or(USUAL_POINTS);
+    let points = points.unwrap_or(DEFAULT_POINTS);
     let question = question(Question { run: directory, tag, axis, by, from, to, points, log, smoothing })?;
     let version = version(&portal, &run, "").await?;
     if is_known(headers, &version) {
@@ -177,27 +179,31 @@ pub(super) async fn one(
 }
 
 pub(super) fn no_such_curve() -> Error {
-    Error::not_found_because("This run has no curve of that name.")
+    Error::not_found_because("This run does not have a curve with this name.")
 }
 
 /// Checks what a query and a body have alike.
 fn question(asked: Question) -> Result<Question> {
-    if !(1..=MOST_POINTS).contains(&asked.points) {
-        return Err(Error::field("points", "out_of_range", "Between 1 and 10000."));
+    if !(1..=MAX_POINTS).contains(&asked.points) {
+        return Err(Error::field("points", "out_of_range", "Must be between 1 and 10000."));
     }
     for (field, bound) in [("from", asked.from), ("to", asked.to)] {
         if bound.is_some_and(|bound| !bound.is_finite()) {
-            return Err(Error::field(field, "invalid_value", "A number."));
+            return Err(Error::field(field, "invalid_value", "Must be a number."));
         }
     }
     if asked.smoothing.is_some_and(|weight| !(0.0..=0.999).contains(&weight)) {
-        return Err(Error::field("smoothing", "out_of_range", "Between 0 and 0.999."));
+        return Err(Error::field("smoothing", "out_of_range", "Must be between 0 and 0.999."));
     }
     if (asked.axis == Axis::Metric) != asked.by.is_some() {
-        return Err(Error::field("by", "invalid_value", "The tag of the other curve, with x=metric alone."));
+        return Err(Error::field(
+            "by",
+            "invalid_value",
+            "The tag of the other curve. Required with x=metric, not allowed otherwise.",
+        ));
     }
     if asked.log && !matches!(asked.axis, Axis::Step | Axis::Relative) {
-        return Err(Error::field("log", "invalid_value", "With x=step or x=relative alone."));
+        return Err(Error::field("log", "invalid_value", "Only allowed with x=step or x=relative."));
     }
     Ok(asked)
 }
@@ -232,7 +238,7 @@ async fn table(
             match next.await {
                 Ok(Ok(None)) => None,
                 Ok(Ok(Some(lines))) => Some((Ok(Bytes::from(lines)), from + PIECE)),
-                Ok(Err(_)) | Err(_) => Some((Err(std::io::Error::other("the curve is gone")), usize::MAX)),
+                Ok(Err(_)) | Err(_) => Some((Err(std::io::Error::other("the curve was removed")), usize::MAX)),
             }
         }
     });
@@ -267,37 +273,37 @@ fn versioned<T: Serialize>(version: &HeaderValue, body: &T) -> Response {
     ([(header::ETAG, version.clone()), vary], Long(body)).into_response()
 }
 
-/// Curves of several runs.
+/// A request for curves of several runs.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManyCurves {
-    /// At most 100, with `jobs`.
+    /// At most 100 runs and jobs together.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     runs: Vec<RunId>,
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     jobs: Vec<JobId>,
-    /// At most 200.
+    /// At most 200 tags.
     tags: Vec<String>,
-    /// Only this directory of each; without it all that have the tag.
+    /// Only this directory of each run. Default: all directories that have the tag.
     #[serde(default)]
     run: Option<String>,
     #[serde(default)]
     #[schema(inline)]
     x: Axis,
-    /// With `x` as `metric` the tag of the other curve.
+    /// With `x=metric`: tag of the other curve.
     #[serde(default)]
     by: Option<String>,
     #[serde(default)]
     from: Option<f64>,
     #[serde(default)]
     to: Option<f64>,
-    /// The most buckets of each curve.
+    /// Maximum number of buckets of each curve.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 10000, default = 1000)]
     points: Option<usize>,
-    /// Buckets of equal width on a logarithmic axis, of `step` or `relative`.
+    /// Buckets of equal width on a logarithmic axis; only for `step` and `relative`.
     #[serde(default)]
     log: bool,
     #[serde(default)]
@@ -305,26 +311,27 @@ pub struct ManyCurves {
     smoothing: Option<f64>,
 }
 
-/// The curves that were found.
+/// The curves that exist.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundCurves {
     items: Vec<CurveOfRun>,
 }
 
-/// A curve with the run it belongs to.
+/// A curve with the id of its run.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CurveOfRun {
-    /// The run, or the job, by which it was asked for.
+    /// Id of the run or job in the request.
     #[schema(format = "uuid")]
     id: String,
     #[serde(flatten)]
     curve: Curve,
 }
 
-/// Many curves in one call, for comparison: each of the tags, of each directory of each run. What
-/// is not there is left out.
+/// Returns many curves in one call: each tag of each directory of each run.
+///
+/// Curves that do not exist are left out.
 #[utoipa::path(post, path = "/curves", tag = "runs", request_body = ManyCurves,
-    responses((status = 200, body = FoundCurves), (status = 404, description = "A run is not there, or not to be seen", body = Problem),
+    responses((status = 200, body = FoundCurves), (status = 404, description = "A run was not found, or is not visible to you", body = Problem),
         (status = 422, description = "More than 100 runs, 200 tags, 1000 curves or 500000 buckets", body = Problem)))]
 pub async fn many(
     user: CurrentUser,
@@ -332,13 +339,13 @@ pub async fn many(
     Json(asked): Json<ManyCurves>,
 ) -> Result<Response> {
     let ManyCurves { runs, jobs, tags, run: directory, x: axis, by, from, to, points, log, smoothing } = asked;
-    if MOST_RUNS < runs.len() + jobs.len() {
-        return Err(Error::field("runs", "too_many", "At most 100."));
+    if runs.len() + jobs.len() > MAX_RUNS {
+        return Err(Error::field("runs", "too_many", "At most 100 are allowed."));
     }
-    if MOST_NAMES < tags.len() {
-        return Err(Error::field("tags", "too_many", "At most 200."));
+    if tags.len() > MAX_NAMES {
+        return Err(Error::field("tags", "too_many", "At most 200 are allowed."));
     }
-    let points = points.unwrap_or(USUAL_POINTS);
+    let points = points.unwrap_or(DEFAULT_POINTS);
     let asked = question(Question { run: directory, tag: String::new(), axis, by, from, to, points, log, smoothing })?;
     // Looked up first: who may not see one of them gets none.
     let mut known = Vec::new();
@@ -353,11 +360,11 @@ pub async fn many(
     let (mut curves, mut buckets) = (0, 0);
     for (id, run) in known {
         let (complete, asked, tags) = (run.reading.complete, asked.clone(), tags.clone());
-        let room = (MOST_CURVES.saturating_sub(curves), MOST_BUCKETS.saturating_sub(buckets));
+        let room = (MAX_CURVES.saturating_sub(curves), MAX_BUCKETS.saturating_sub(buckets));
         let found =
             portal.runs.look(run.id, move |store| crate::runs::all(store, complete, &asked, &tags, room)).await?;
         let Some(found) = found else {
-            let message = "More than 1000 curves or 500000 buckets in all: ask for fewer points, tags or runs.";
+            let message = "More than 1000 curves or 500000 buckets in total. Request fewer points, tags or runs.";
             return Err(Error::field("points", "too_many", message));
         };
         curves += found.len();

@@ -28,15 +28,15 @@ use super::{
     paging::{Listed, Paging, id_asked},
 };
 use crate::{
-    db::idempotency::Once,
+    db::idempotency::IdempotentRequest,
     model::{
         JobId, Run, RunId, SessionId, Timestamp, User,
-        run::{Skipped, Source, Visibility},
+        run::{SkippedData, Source, Visibility},
     },
     runs::{Change, Draft},
 };
 
-/// A directory of logs whose curves are kept.
+/// A run: a directory of logs whose curves are stored.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Run)]
 pub struct RunView {
@@ -47,34 +47,34 @@ pub struct RunView {
     directory: String,
     source: SourceView,
     visibility: Visibility,
-    /// With the visibility `group`; null where the group is gone.
+    /// The group, with the visibility `group`; null if the group no longer exists.
     group: Option<String>,
-    /// Whether it is the reader's own.
+    /// Whether the run is yours.
     is_owner: bool,
-    /// Everything has been read, and nobody writes any more. What nobody is known to write is never complete.
+    /// True if the job or session has ended and everything was read. An external directory is never complete.
     complete: bool,
-    /// Of all curves and attempts.
+    /// Number of points in all curves and attempts.
     points: u64,
     curves: u64,
-    /// The end of the last look that came to its end.
+    /// Time of the last completed read.
     #[schema(value_type = Option<String>, format = "date-time")]
     read_at: Option<Timestamp>,
-    /// When points came last.
+    /// Time at which the last points were added.
     #[schema(value_type = Option<String>, format = "date-time")]
     grown_at: Option<Timestamp>,
-    /// A sentence: why the last look failed.
+    /// Reason why the last read failed.
     error: Option<String>,
-    skipped: Skipped,
+    skipped: SkippedData,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
 }
 
-/// Who writes what is read.
+/// The writer of a run.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 #[schema(as = RunSource)]
 pub enum SourceView {
-    /// Nobody that the portal knows.
+    /// A program outside the portal.
     External,
     Session {
         #[schema(value_type = String, format = "uuid")]
@@ -83,7 +83,7 @@ pub enum SourceView {
     Job {
         #[schema(value_type = String, format = "uuid")]
         job: JobId,
-        /// Its latest attempt.
+        /// The latest attempt of the job.
         #[schema(value_type = String, format = "uuid")]
         session: SessionId,
     },
@@ -118,21 +118,21 @@ impl RunView {
     }
 }
 
-/// `?owner=` of the list, with paging.
+/// Filters and paging of the list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParameters {
-    /// Only the runs of this person; operators may say `*` for everybody's.
+    /// Only runs of this user. Operators can pass `*` for all users.
     owner: Option<String>,
-    /// What the id begins or ends with.
+    /// Beginning or end of the id.
     id: Option<String>,
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     cursor: Option<String>,
 }
 
-/// One's own runs and those that are shared with one, the newest first.
+/// Lists your runs and those that other users share with you, newest first.
 #[utoipa::path(get, path = "/runs", tag = "runs", params(ListParameters),
     responses((status = 200, body = Listed<RunView>)))]
 pub async fn list(
@@ -149,24 +149,24 @@ pub async fn list(
     Ok(Listed::new(views, limit, |view: &RunView| view.id))
 }
 
-/// A directory to be read.
+/// A directory to add as a run.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewRun {
-    /// Absolute, or below the home (`~/logs/first`).
+    /// Absolute path, or a path below your home directory (`~/logs/first`).
     directory: String,
-    /// Without it: the directory's name.
+    /// Default: the name of the directory.
     #[serde(default)]
     #[schema(max_length = 200)]
     name: Option<String>,
-    /// One's own live session that writes there: its agent reads while it lives.
+    /// Your live session that writes there. Its agent reads the directory while the session runs.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "uuid")]
     session: Option<SessionId>,
     #[serde(default = "usual")]
     #[schema(default = "private")]
     visibility: Visibility,
-    /// The name of one of one's groups, with the visibility `group`.
+    /// One of your groups, with the visibility `group`.
     #[serde(default)]
     group: Option<String>,
 }
@@ -175,11 +175,11 @@ fn usual() -> Visibility {
     Visibility::Private
 }
 
-/// Have a directory of event files or lines of JSON read, now and as it grows.
+/// Adds a directory of event files or JSON lines as a run. It is read now and as it grows.
 #[utoipa::path(post, path = "/runs", tag = "runs", request_body = NewRun,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Requests that repeat a key return the first result.")),
     responses((status = 201, body = RunView),
-        (status = 422, description = "The directory is not there, or a field cannot be so", body = Problem)))]
+        (status = 422, description = "The directory does not exist, or validation failed", body = Problem)))]
 pub async fn create(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -187,15 +187,16 @@ pub async fn create(
     HashedJson { value: new, hash }: HashedJson<NewRun>,
 ) -> Result<Created<RunView>> {
     let NewRun { directory, name, session, visibility, group } = new;
-    let once = key.as_deref().map(|key| Once { user: user.id(), key, request_hash: &hash });
+    let once = key.as_deref().map(|key| IdempotentRequest { user: user.id(), key, request_hash: &hash });
     let draft = Draft { directory, name, session, visibility, group };
     let made = portal.runs.add(&user.user, draft, once).await?;
     let address = format!("/api/v1/runs/{}", made.id);
     Ok(Created(address, RunView::new(made, &user.user)))
 }
 
+/// Returns a run.
 #[utoipa::path(get, path = "/runs/{id}", tag = "runs", params(("id" = String, Path)),
-    responses((status = 200, body = RunView), (status = 404, description = "Not there, or not to be seen", body = Problem)))]
+    responses((status = 200, body = RunView), (status = 404, description = "Not found, or not visible to you", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -205,7 +206,7 @@ pub async fn find(
     Ok(axum::Json(RunView::new(run, &user.user)))
 }
 
-/// What can be changed of a run; what is not named stays.
+/// Changes to a run. Fields that are left out do not change.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunChange {
@@ -218,10 +219,10 @@ pub struct RunChange {
     group: Option<String>,
 }
 
-/// Change the name of a run of one's own, and who sees it.
+/// Changes name and visibility of your run.
 #[utoipa::path(patch, path = "/runs/{id}", tag = "runs", params(("id" = String, Path)), request_body = RunChange,
-    responses((status = 200, body = RunView), (status = 403, description = "It is somebody else's", body = Problem),
-        (status = 422, description = "A field cannot be so", body = Problem)))]
+    responses((status = 200, body = RunView), (status = 403, description = "The run belongs to another user", body = Problem),
+        (status = 422, description = "Validation failed", body = Problem)))]
 pub async fn change(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -233,9 +234,9 @@ pub async fn change(
     Ok(axum::Json(RunView::new(run, &user.user)))
 }
 
-/// Forget a run of one's own with its points. The files it was read from stay.
+/// Removes your run and its stored points. The log files are kept.
 #[utoipa::path(delete, path = "/runs/{id}", tag = "runs", params(("id" = String, Path)),
-    responses((status = 204, description = "Forgotten"), (status = 403, description = "It is somebody else's", body = Problem)))]
+    responses((status = 204, description = "Removed"), (status = 403, description = "The run belongs to another user", body = Problem)))]
 pub async fn remove(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<RunId>) -> Result<Response> {
     portal.runs.remove(&user.user, id).await?;
     Ok(NoContent.into_response())

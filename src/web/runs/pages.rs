@@ -1,10 +1,11 @@
 //! `/runs` as pages: the table with the form that registers a directory, and one run. The rules are
 //! the API's.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::{RawQuery, State},
+    http::HeaderMap,
     response::{IntoResponse, Redirect, Response},
 };
 use serde::Deserialize;
@@ -18,12 +19,12 @@ use crate::{
         run::{Source, Visibility},
     },
     runs::{Change, Draft, Metrics, Selection, Table, Tag, Tags, metrics},
-    sessions::{Options, StartRequest},
     web::{
         Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
         page::{Nav, Page},
+        sessions::board,
         views::{
             self, CurveRow, Moment, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, number,
             passed_over,
@@ -32,14 +33,14 @@ use crate::{
 };
 
 /// How many curves a page shows.
-const SHOWN_CURVES: usize = 500;
+const MAX_CURVES_SHOWN: usize = 500;
 
 /// More lines than this nobody tells apart: ten colours, five kinds of dashes.
-const MOST_COMPARED: usize = 50;
+const MAX_COMPARED: usize = 50;
 
 /// The address of one run.
 #[derive(Default, Deserialize)]
-pub struct Visit {
+pub struct PageParams {
     done: Option<String>,
 }
 
@@ -78,8 +79,8 @@ async fn list_with(
 
 fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "changed" => "The run is changed.",
-        "removed" => "The run is forgotten. Its files stay where they are.",
+        "changed" => "The run was changed.",
+        "removed" => "The run was removed. Its log files are kept.",
         _ => return None,
     })
 }
@@ -112,7 +113,7 @@ pub async fn show(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Id(id): Id<RunId>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let run = portal.runs.find(&user.user, id).await?;
     let mut view = view(&portal, &user.0, &run).await?;
@@ -135,8 +136,8 @@ pub async fn compare(
             ids.push(id);
         }
     }
-    if MOST_COMPARED < ids.len() {
-        return Err(Error::field("id", "too_many", format!("{MOST_COMPARED} runs at most can be told apart.")));
+    if ids.len() > MAX_COMPARED {
+        return Err(Error::field("id", "too_many", format!("At most {MAX_COMPARED} runs can be compared.")));
     }
     let mut runs = Vec::with_capacity(ids.len());
     for id in ids {
@@ -146,7 +147,12 @@ pub async fn compare(
 }
 
 /// `POST /runs/selection`: the curves of some runs together, or in TensorBoard.
-pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Redirect> {
+pub async fn selection(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Redirect> {
     let mut ids: Vec<RunId> = Vec::new();
     for id in form.all("id") {
         let id = id.parse().map_err(|_err| Error::not_found())?;
@@ -154,8 +160,8 @@ pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, for
             ids.push(id);
         }
     }
-    if MOST_COMPARED < ids.len() {
-        return Err(Error::field("id", "too_many", format!("{MOST_COMPARED} runs at most can be told apart.")));
+    if ids.len() > MAX_COMPARED {
+        return Err(Error::field("id", "too_many", format!("At most {MAX_COMPARED} runs can be compared.")));
     }
     match form.get("do") {
         "compare" => {
@@ -165,41 +171,18 @@ pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, for
             }
             Ok(Redirect::to(&format!("/runs/compare?{}", query.finish())))
         }
-        "tensorboard" if ids.is_empty() => Err(Error::field("id", "missing_field", "Tick the runs to be shown first.")),
+        "tensorboard" if ids.is_empty() => Err(Error::field("id", "missing_field", "Select the runs to show first.")),
         "tensorboard" => {
             let mut runs = Vec::with_capacity(ids.len());
             for id in ids {
                 runs.push(portal.runs.find(&user.user, id).await?);
             }
-            let name = match runs.as_slice() {
-                [one] => one.name.chars().take(60).collect(),
-                runs => format!("{} runs", runs.len()),
-            };
-            let options = Options { log_directories: named(&runs), ..Options::default() };
-            let request =
-                StartRequest { app: "tensorboard".to_owned(), name: Some(name), options, ..StartRequest::default() };
-            let session = portal.sessions.start(user.actor(), request, None).await?;
-            Ok(Redirect::to(&format!("/sessions/{}", session.id)))
+            let (name, options) = board::of_runs(&runs);
+            let session = board::open(&portal, &user, name, options).await?;
+            Ok(Redirect::to(&portal.open_url(&headers, session.id)))
         }
-        _ => Err(Error::field("do", "invalid_value", "One of compare and tensorboard.")),
+        _ => Err(Error::field("do", "invalid_value", "Must be compare or tensorboard.")),
     }
-}
-
-/// The directories of runs by names that are no two alike and can be names of files.
-fn named(runs: &[Run]) -> BTreeMap<String, String> {
-    let mut named = BTreeMap::new();
-    for run in runs {
-        let plain = |c: char| if matches!(c, '/' | '=' | ',' | ':') || c.is_control() { '_' } else { c };
-        let short: String = run.name.chars().take(40).map(plain).collect();
-        let id = run.id.to_string();
-        let name = if matches!(short.trim(), "" | "." | "..") || named.contains_key(&short) {
-            format!("{short} {}", &id[id.len() - 6..])
-        } else {
-            short
-        };
-        named.insert(name, run.directory.clone());
-    }
-    named
 }
 
 /// `POST /runs/{id}`
@@ -281,7 +264,7 @@ fn row(run: &Run, user: &Principal, now: Timestamp) -> RunRow {
 async fn view(portal: &Portal, user: &Arc<Principal>, run: &Run) -> Result<RunPage> {
     let now = portal.clock.now();
     let complete = run.reading.complete;
-    let selection = Selection { limit: SHOWN_CURVES, ..Selection::default() };
+    let selection = Selection { limit: MAX_CURVES_SHOWN, ..Selection::default() };
     let found = portal.runs.look(run.id, move |store| metrics(store, complete, &selection)).await?;
     let (revision, truncated) = (found.revision, found.truncated);
     Ok(RunPage {

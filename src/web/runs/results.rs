@@ -23,18 +23,18 @@ use crate::{
     },
 };
 
-/// Many runs with what they were given and what they came to.
+/// Runs with their hyperparameters and metrics.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Results {
-    /// All that there are; the rows have those that are `shown`.
+    /// All columns. The rows contain those that are `shown`.
     columns: Vec<Column>,
     items: Vec<ResultRow>,
-    /// With `group`: what the runs of each value come to, of all rows and not of this page alone.
+    /// With `group`: statistics for each value, over all matching rows and not only this page.
     groups: Vec<ResultGroup>,
-    /// How many runs the table is made of, and how many of them the filter leaves.
+    /// Number of runs in the table. `matched` is the number of runs that match the filter.
     total: usize,
     matched: usize,
-    /// There are more runs than the newest thousand, of which the table is made.
+    /// True if there are more runs than the newest thousand, which are in the table.
     truncated: bool,
     #[schema(format = "uuid")]
     next_cursor: Option<String>,
@@ -54,31 +54,31 @@ pub struct ResultRow {
     grown_at: Option<Timestamp>,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
-    /// By the keys of columns; what a run has not is left out.
+    /// Values by column key. Missing values are left out.
     cells: BTreeMap<String, ResultCell>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ResultCell {
-    /// A number, a word or a truth value; of a metric null where it is not finite.
+    /// A number, string or boolean. Null for a metric that is not finite.
     #[schema(value_type = Object)]
     value: Value,
-    /// Of a metric: where it has this value.
+    /// Step of a metric's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<i64>,
-    /// With `base`: how far it is from the baseline's.
+    /// With `base`: difference to the baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     delta: Option<f64>,
-    /// The best of all rows that the filter leaves.
+    /// True for the best value of all matching rows.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     best: bool,
-    /// Of a metric: means of at most 24 stretches of it.
+    /// Course of a metric in at most 24 means.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<ResultLine>,
 }
 
-/// A curve in a few values, from its first step to its last.
+/// A curve in a few values, from its first to its last step.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ResultLine {
     from: i64,
@@ -88,21 +88,23 @@ pub struct ResultLine {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ResultGroup {
-    /// Null: the runs that do not have it.
+    /// Value of the hyperparameter; null for runs that do not have it.
     #[schema(value_type = Object)]
     value: Value,
     count: usize,
     #[schema(value_type = Vec<String>)]
     runs: Vec<RunId>,
-    /// By the keys of metrics that are shown.
+    /// Statistics by the keys of the shown metrics.
     metrics: BTreeMap<String, Spread>,
 }
 
-/// Runs as rows: hyper-parameters, metrics (best, last, or at a step), in an order, picked by an expression, in groups,
-/// beside a baseline. Made of the newest thousand runs that the reader may see.
+/// Returns the results table with one row for each run: hyperparameters and metrics.
+///
+/// Rows can be filtered, sorted, grouped, and compared with a baseline. The table contains the newest thousand runs
+/// that are visible to you.
 #[utoipa::path(get, path = "/results", tag = "runs", params(ResultsParameters),
-    responses((status = 200, body = Results), (status = 404, description = "A run is not there, or not to be seen", body = Problem),
-        (status = 422, description = "A parameter cannot be so; a fault of the expression is told with its place", body = Problem)))]
+    responses((status = 200, body = Results), (status = 404, description = "A run was not found, or is not visible to you", body = Problem),
+        (status = 422, description = "Invalid parameter. A syntax error in the filter is reported with its position.", body = Problem)))]
 pub async fn list(user: CurrentUser, State(portal): State<Arc<Portal>>, RawQuery(query): RawQuery) -> Result<Response> {
     let address = Address::read(&query.unwrap_or_default(), false)?;
     let table = portal.runs.results(&user.user, &address.of, &address.asked).await?;
@@ -114,7 +116,7 @@ impl Results {
         let next_cursor = table.items.last().filter(|_| table.more).map(|item| item.run.id.to_string());
         let shown: Vec<&Column> = table.columns.iter().filter(|column| column.shown).collect();
         let items = table.items.into_iter().map(|item| row(item, &shown, reader)).collect();
-        let groups = table.groups.into_iter().map(|group| told(group, &shown)).collect();
+        let groups = table.groups.into_iter().map(|group| result_group(group, &shown)).collect();
         let Table { columns, total, matched, truncated, .. } = table;
         Self { columns, items, groups, total, matched, truncated, next_cursor }
     }
@@ -122,7 +124,7 @@ impl Results {
 
 fn row(item: Item, shown: &[&Column], reader: &User) -> ResultRow {
     let Item { run, cells } = item;
-    let cells = shown.iter().zip(cells).filter_map(|(column, cell)| Some((column.key.clone(), told_cell(cell)?)));
+    let cells = shown.iter().zip(cells).filter_map(|(column, cell)| Some((column.key.clone(), result_cell(cell)?)));
     ResultRow {
         id: run.id,
         cells: cells.collect(),
@@ -137,13 +139,13 @@ fn row(item: Item, shown: &[&Column], reader: &User) -> ResultRow {
     }
 }
 
-fn told_cell(cell: Cell) -> Option<ResultCell> {
+fn result_cell(cell: Cell) -> Option<ResultCell> {
     let Cell { value, step, delta, is_best, line } = cell;
     let line = line.map(|SmallLine { from, to, values }| ResultLine { from, to, values });
     value.map(|value| ResultCell { value, step, delta, best: is_best, line })
 }
 
-fn told(group: Group, shown: &[&Column]) -> ResultGroup {
+fn result_group(group: Group, shown: &[&Column]) -> ResultGroup {
     let metrics = shown.iter().filter(|column| column.kind == Kind::Metric).zip(group.spreads);
     ResultGroup {
         value: group.value.unwrap_or(Value::Null),

@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use super::address::{Address, MOST_PICKED};
+use super::address::{Address, MAX_PICKED};
 use crate::{
     model::Run,
-    runs::{Asked, Band, Cell, Column, Group, Item, Kind, MOST_RUNS, Order, SmallLine, Spread, Table, Which},
+    runs::{Band, Cell, Column, Group, Item, Kind, MAX_RUNS, MetricValue, Order, SmallLine, Spread, Table, TableQuery},
     web::views::{
         CellView, ColumnChoice, GroupView, Head, ResultLineView, ResultsView, RunRow, SpreadView, area, bounds, number,
         path,
@@ -14,14 +14,14 @@ use crate::{
 };
 
 /// What stands in a table of a value that is a text (characters).
-const LONGEST_TEXT: usize = 60;
+const MAX_TEXT_LENGTH: usize = 60;
 
 pub fn view(address: &Address, table: Table, row: impl Fn(&Run) -> RunRow) -> ResultsView {
     let asked = &address.asked;
     let shown: Vec<&Column> = table.columns.iter().filter(|column| column.shown).collect();
     let last = table.items.last().map(|item| item.run.id);
     let next = Address { done: None, ..address.clone() };
-    let next = Address { asked: Asked { after: last, ..asked.clone() }, ..next };
+    let next = Address { asked: TableQuery { after: last, ..asked.clone() }, ..next };
     let groupable =
         |column: &&Column| column.kind == Kind::Param && (column.differs || asked.group.as_ref() == Some(&column.key));
     let metrics = shown.iter().filter(|column| column.kind == Kind::Metric);
@@ -29,13 +29,13 @@ pub fn view(address: &Address, table: Table, row: impl Fn(&Run) -> RunRow) -> Re
         filter: asked.filter.clone(),
         wrong: None,
         value: match asked.which {
-            Which::Best => "best",
-            Which::Last => "last",
-            Which::At(_) => "at",
+            MetricValue::Best => "best",
+            MetricValue::Last => "last",
+            MetricValue::At(_) => "at",
         },
         step: match asked.which {
-            Which::At(step) => step.to_string(),
-            Which::Best | Which::Last => String::new(),
+            MetricValue::At(step) => step.to_string(),
+            MetricValue::Best | MetricValue::Last => String::new(),
         },
         with_same: asked.with_same,
         groups: table
@@ -47,7 +47,7 @@ pub fn view(address: &Address, table: Table, row: impl Fn(&Run) -> RunRow) -> Re
         group: asked.group.clone().unwrap_or_default(),
         choice: table.columns.iter().map(choice).collect(),
         is_chosen: asked.columns.is_some(),
-        kept: kept(address),
+        kept: hidden_fields(address),
         says: says(&table),
         reset_href: (!asked.filter.is_empty()).then(|| address.with(|asked| asked.filter.clear()).href()),
         heads: heads(address, &shown),
@@ -62,7 +62,7 @@ pub fn view(address: &Address, table: Table, row: impl Fn(&Run) -> RunRow) -> Re
 
 fn says(table: &Table) -> String {
     let runs = |count: usize| if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-    let all = if table.truncated { format!("the newest {MOST_RUNS} runs") } else { runs(table.total) };
+    let all = if table.truncated { format!("the newest {MAX_RUNS} runs") } else { runs(table.total) };
     if table.matched == table.total { all } else { format!("{} of {all}", table.matched) }
 }
 
@@ -76,7 +76,7 @@ fn choice(column: &Column) -> ColumnChoice {
 }
 
 /// What the form of the tools hands on unchanged.
-fn kept(address: &Address) -> Vec<(&'static str, String)> {
+fn hidden_fields(address: &Address) -> Vec<(&'static str, String)> {
     let mut kept: Vec<(&'static str, String)> =
         address.asked.order.iter().map(|order| ("sort", order.word())).collect();
     kept.extend(address.asked.base.map(|base| ("base", base.to_string())));
@@ -129,7 +129,7 @@ fn cell(column: &Column, found: Cell) -> CellView {
     let text = match &value {
         None => "–".to_owned(),
         Some(Value::Null) if column.kind == Kind::Metric => "not finite".to_owned(),
-        Some(value) => told(value),
+        Some(value) => value_text(value),
     };
     CellView {
         label: column.label.clone(),
@@ -150,20 +150,20 @@ fn cell(column: &Column, found: Cell) -> CellView {
     }
 }
 
-fn told(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Number(given) if given.is_f64() => number(given.as_f64()),
-        Value::String(text) if text.chars().count() <= LONGEST_TEXT => text.clone(),
-        Value::String(text) => text.chars().take(LONGEST_TEXT - 1).chain(['…']).collect(),
+        Value::String(text) if text.chars().count() <= MAX_TEXT_LENGTH => text.clone(),
+        Value::String(text) => text.chars().take(MAX_TEXT_LENGTH - 1).chain(['…']).collect(),
         other => other.to_string(),
     }
 }
 
 fn grouped(group: &Group, key: Option<&str>) -> GroupView {
     let label = key.and_then(|key| key.strip_prefix("p:")).unwrap_or_default();
-    let value = group.value.as_ref().map(told);
+    let value = group.value.as_ref().map(value_text);
     let mut query = url::form_urlencoded::Serializer::new(String::new());
-    group.runs.iter().take(MOST_PICKED).for_each(|id| _ = query.append_pair("id", &id.to_string()));
+    group.runs.iter().take(MAX_PICKED).for_each(|id| _ = query.append_pair("id", &id.to_string()));
     GroupView {
         name: value.map_or_else(|| format!("{label} not set"), |value| format!("{label} = {value}")),
         count: group.runs.len(),

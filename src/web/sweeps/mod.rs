@@ -24,30 +24,30 @@ use crate::{
         JobId, Role, Sweep, SweepId, Timestamp,
         sweep::{Metric, Settings, SweepKind, SweepState},
     },
-    sweeps::{Preview, Standing, SweepRequest, best},
+    sweeps::{Preview, SweepRequest, TaskProgress, best},
 };
 
-/// A sweep, as the API shows it.
+/// A sweep: many jobs from one plan.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Sweep)]
 pub struct SweepView {
     #[schema(value_type = String, format = "uuid")]
     pub id: SweepId,
-    /// The owner's name.
+    /// The user name of the owner.
     pub owner: String,
     pub name: String,
     pub kind: SweepKind,
     pub state: SweepState,
-    /// Why it is paused, where the portal did that.
+    /// Why the portal paused it.
     pub detail: Option<String>,
-    /// How many tasks it has, and how many of them have become jobs.
+    /// Number of tasks. `released` of them have become jobs.
     pub tasks: i64,
     pub released: i64,
-    /// At most so many run or wait at once.
+    /// Maximum number of tasks that are running or pending at the same time.
     pub parallel: i64,
     #[schema(value_type = String, format = "date-time")]
     pub created_at: Timestamp,
-    /// What the tasks are compared by; lists leave this and the rest out.
+    /// The metric that the tasks are compared by. This field and the following ones are not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub metric: Option<Metric>,
@@ -55,9 +55,18 @@ pub struct SweepView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub best: Option<TaskView>,
+    /// The number of tasks in each state, of those states that there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub states: Option<BTreeMap<&'static str, usize>>,
+    /// A page of the tasks, in their order.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub items: Option<Vec<TaskView>>,
+    /// The cursor of the next page of tasks; null or omitted on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub next_cursor: Option<String>,
 }
 
 /// One task of a sweep.
@@ -65,37 +74,38 @@ pub struct SweepView {
 #[schema(as = SweepTask)]
 pub struct TaskView {
     pub index: i64,
-    /// Which time the same values are tried: 0, 1, 2 …
+    /// Number of the repetition with the same values, from 0.
     pub repeat: i64,
     pub parameters: BTreeMap<String, String>,
-    /// The job that it has become.
+    /// The job of the task; null while it is planned.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub job: Option<JobId>,
-    /// `planned`, the state of its job, or how that ended: `succeeded`, `failed`, `cancelled`.
+    /// `planned`, the state of its job, or how the job ended: `succeeded`, `failed` or `cancelled`.
     pub state: &'static str,
     pub exit_code: Option<i64>,
     pub detail: Option<String>,
-    /// Its best value so far, and the step that it has come to.
+    /// Its best value so far. `last_step` is the last step with a value.
     pub best: Option<f64>,
     pub last_step: Option<i64>,
 }
 
-/// What would come of a sweep.
+/// A preview of a sweep.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SweepPreview)]
 pub struct PreviewView {
     pub tasks: i64,
     pub parallel: i64,
-    /// What the first ones are told.
+    /// The parameters of the first tasks.
     pub first: Vec<TaskSettings>,
-    /// What all take if each uses its whole time, and what one's quota leaves; null is no limit.
+    /// Hours that all tasks use if each runs until its time limit, and the hours that your quota leaves. Null: no
+    /// limit.
     pub gpu_hours: f64,
     pub cpu_hours: f64,
     pub gpu_hours_left: Option<f64>,
     pub cpu_hours_left: Option<f64>,
-    /// Whether all of them can use their whole time within one's hours.
+    /// Whether all tasks can run until their time limit within your remaining hours.
     pub fits_hours: bool,
-    /// What would be decided about one of them now.
+    /// The decision that one of the tasks would get now.
     pub admission: AdmissionAnswer,
 }
 
@@ -128,13 +138,15 @@ impl From<Sweep> for SweepView {
             created_at: sweep.created_at,
             metric: None,
             best: None,
+            states: None,
             items: None,
+            next_cursor: None,
         }
     }
 }
 
-impl From<&Standing> for TaskView {
-    fn from(standing: &Standing) -> Self {
+impl From<&TaskProgress> for TaskView {
+    fn from(standing: &TaskProgress) -> Self {
         let latest = standing.job.as_ref().map(|job| &job.latest);
         Self {
             index: standing.settings.index,
@@ -150,7 +162,7 @@ impl From<&Standing> for TaskView {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "hours are told to a few digits")]
+#[expect(clippy::cast_precision_loss, reason = "hours are shown to a few digits")]
 fn hours(seconds: i64) -> f64 {
     seconds as f64 / 3600.0
 }
@@ -166,33 +178,44 @@ impl PreviewView {
             cpu_hours_left: preview.cpu_seconds_left.map(hours),
             fits_hours: preview.fits_hours(),
             first: preview.first.into_iter().map(TaskSettings::from).collect(),
-            admission: AdmissionAnswer::new(preview.rehearsal, now),
+            admission: AdmissionAnswer::new(preview.dry_run, now),
         }
     }
 }
 
-/// A sweep with its tasks.
-async fn whole(portal: &Portal, sweep: Sweep) -> Result<SweepView> {
+/// A sweep with a page of its tasks.
+async fn whole(portal: &Portal, sweep: Sweep, paging: &Paging) -> Result<SweepView> {
+    let (limit, after) = (paging.limit()?, paging.after::<usize>()?);
     let (metric, standings) = portal.sweeps.standings(&sweep).await?;
     let best = metric.as_ref().and_then(|metric| best(metric, &standings)).map(TaskView::from);
-    let items = Some(standings.iter().map(TaskView::from).collect());
-    Ok(SweepView { metric, best, items, ..SweepView::from(sweep) })
+    let mut states = BTreeMap::new();
+    for standing in &standings {
+        *states.entry(standing.word()).or_insert(0) += 1;
+    }
+    let begin = after.map_or(0, |place| place.saturating_add(1));
+    let size = usize::try_from(limit).unwrap_or(0).saturating_add(1);
+    let page = Listed::new(standings.iter().enumerate().skip(begin).take(size).collect(), limit, |(place, _)| *place);
+    let items = Some(page.items.into_iter().map(|(_, standing)| TaskView::from(standing)).collect());
+    let next_cursor = page.next_cursor;
+    Ok(SweepView { metric, best, states: Some(states), items, next_cursor, ..SweepView::from(sweep) })
 }
 
-/// `?owner=*` and paging.
+/// Filters and paging of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SweepParameters {
-    /// Operators: `*` for everybody's.
+    /// For operators: `*` for all users. By default, your own sweeps are listed.
     owner: Option<String>,
-    /// What the id begins or ends with.
+    /// The beginning or the end of the id.
     id: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
 
-/// One's own sweeps, newest first, ended ones included.
+/// Lists sweeps, newest first, including ended ones.
+///
+/// By default, only your own sweeps are listed.
 #[utoipa::path(get, path = "/sweeps", tag = "sweeps", params(SweepParameters),
     responses((status = 200, body = Listed<SweepView>)))]
 pub async fn list(
@@ -205,18 +228,21 @@ pub async fn list(
     let all = match parameters.owner.as_deref() {
         None | Some("") => false,
         Some("*") if Role::Operator <= user.user.role => true,
-        Some("*") => return Err(Error::forbidden("Only operators see other people's sweeps.")),
-        Some(_) => return Err(Error::field("owner", "invalid_value", "Only * stands here.")),
+        Some("*") => return Err(Error::forbidden("Only operators can see other users' sweeps.")),
+        Some(_) => return Err(Error::field("owner", "invalid_value", "Must be * or omitted.")),
     };
     let id = id_asked(parameters.id.as_deref())?;
     let found = portal.sweeps.list(user.actor(), all, id.as_ref(), paging.after()?, limit + 1).await?;
     Ok(Listed::new(found.into_iter().map(SweepView::from).collect(), limit, |view: &SweepView| view.id))
 }
 
-/// Asks for many jobs at once: an array, every combination of some values, or trials with drawn
-/// ones. All are checked before anything is written; they become jobs as room allows.
+/// Submits an array or a hyperparameter sweep: many jobs from one plan.
+///
+/// The tasks are the indices of an array, every combination of parameter values, or random trials. All are checked
+/// before anything is stored. They become jobs as resources become free.
 #[utoipa::path(post, path = "/sweeps", tag = "sweeps", request_body = SweepRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Requests that repeat a key return the first \
+                                                                       result.")),
     responses((status = 201, body = SweepView)))]
 pub async fn submit(
     user: CurrentUser,
@@ -225,10 +251,12 @@ pub async fn submit(
     Json(request): Json<SweepRequest>,
 ) -> Result<Created<SweepView>> {
     let sweep = portal.sweeps.submit(user.actor(), request, key.as_deref()).await?;
-    Ok(Created(format!("/api/v1/sweeps/{}", sweep.id), whole(&portal, sweep).await?))
+    Ok(Created(format!("/api/v1/sweeps/{}", sweep.id), whole(&portal, sweep, &Paging::default()).await?))
 }
 
-/// What would come of a sweep: how many tasks, what they take of one's quota. Nothing is written.
+/// Returns the number of tasks of a sweep and how much of your quota they would use.
+///
+/// A dry run: nothing is stored.
 #[utoipa::path(post, path = "/sweeps/preview", tag = "sweeps", request_body = SweepRequest,
     responses((status = 200, body = PreviewView)))]
 pub async fn preview(
@@ -240,19 +268,20 @@ pub async fn preview(
     Ok(axum::Json(PreviewView::new(preview, portal.clock.now())))
 }
 
-/// A sweep with each of its tasks.
-#[utoipa::path(get, path = "/sweeps/{id}", tag = "sweeps", params(("id" = String, Path)),
+/// Returns a sweep with its tasks, in pages.
+#[utoipa::path(get, path = "/sweeps/{id}", tag = "sweeps", params(("id" = String, Path), Paging),
     responses((status = 200, body = SweepView)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Id(id): Id<SweepId>,
+    Query(paging): Query<Paging>,
 ) -> Result<axum::Json<SweepView>> {
     let sweep = portal.sweeps.find(user.actor(), id).await?;
-    Ok(axum::Json(whole(&portal, sweep).await?))
+    Ok(axum::Json(whole(&portal, sweep, &paging).await?))
 }
 
-/// Forgets a sweep that has ended; its jobs stay.
+/// Deletes an ended sweep. Its jobs are kept.
 #[utoipa::path(delete, path = "/sweeps/{id}", tag = "sweeps", params(("id" = String, Path)),
     responses((status = 204), (status = 409, description = "It has not ended", body = Problem)))]
 pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<SweepId>) -> Result<StatusCode> {
@@ -260,7 +289,9 @@ pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id)
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// No more tasks become jobs, and those that wait go on waiting; what runs goes on.
+/// Pauses a sweep.
+///
+/// No more tasks become jobs, and pending ones do not start. Running tasks continue.
 #[utoipa::path(post, path = "/sweeps/{id}/pause", tag = "sweeps", params(("id" = String, Path)),
     responses((status = 202, body = SweepView), (status = 409, description = "It has ended", body = Problem)))]
 pub async fn pause(
@@ -271,7 +302,7 @@ pub async fn pause(
     Ok(Accepted(portal.sweeps.pause(user.actor(), id).await?.into()))
 }
 
-/// Goes on with a paused sweep.
+/// Resumes a paused sweep.
 #[utoipa::path(post, path = "/sweeps/{id}/resume", tag = "sweeps", params(("id" = String, Path)),
     responses((status = 202, body = SweepView), (status = 409, description = "It has ended", body = Problem)))]
 pub async fn resume(
@@ -282,7 +313,9 @@ pub async fn resume(
     Ok(Accepted(portal.sweeps.go_on(user.actor(), id).await?.into()))
 }
 
-/// Ends what runs and waits of it, and makes no more jobs; fine when it has ended already.
+/// Stops a sweep: cancels its running and pending tasks.
+///
+/// No more tasks become jobs. Succeeds if it has already ended.
 #[utoipa::path(post, path = "/sweeps/{id}/stop", tag = "sweeps", params(("id" = String, Path)),
     responses((status = 202, body = SweepView)))]
 pub async fn stop(

@@ -16,19 +16,34 @@ use crate::{
         Portal,
         error::Result,
         extract::{CurrentUser, Id, Query},
+        href::href,
         page::{Nav, Page},
-        paging::{Listed, Paging},
+        paging::{Listed, Paging, Part},
+        settings,
         views::{ShowSweep, SweepRow, SweepsPage, TaskRow},
     },
 };
 
 /// How many a page of the list shows.
-const SHOWN: i64 = 50;
+const PAGE_SIZE: i64 = 50;
+
+/// The number of tasks whose curves are compared at once.
+const MAX_COMPARED: usize = 50;
+/// How many tasks a page of one sweep shows.
+const TASKS: usize = 100;
+
+/// The address of one sweep.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct ShowVisit {
+    /// The cursor of the list of tasks.
+    tasks: Option<String>,
+}
 
 /// The address of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub struct Visit {
+pub struct PageParams {
     all: String,
     cursor: Option<String>,
 }
@@ -37,16 +52,16 @@ pub struct Visit {
 pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
+    Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let now = portal.clock.now();
     let all = !visit.all.is_empty() && Role::Operator <= user.user.role;
-    let paging = Paging::new(Some(SHOWN), visit.cursor.clone());
-    let found = portal.sweeps.list(user.actor(), all, None, paging.after()?, SHOWN + 1).await?;
-    let Listed { items, next_cursor } = Listed::new(found, SHOWN, |sweep: &Sweep| sweep.id);
+    let paging = Paging::new(Some(PAGE_SIZE), visit.cursor.clone());
+    let found = portal.sweeps.list(user.actor(), all, None, paging.after()?, PAGE_SIZE + 1).await?;
+    let Listed { items, next_cursor } = Listed::new(found, PAGE_SIZE, |sweep: &Sweep| sweep.id);
     let address = |cursor: &str| format!("/sweeps?cursor={cursor}{}", if all { "&all=yes" } else { "" });
     let view = SweepsPage {
-        layout: portal.layout_of(&user.0, Nav::Jobs),
+        layout: portal.layout_of(&user.0, Nav::Sweeps),
         all,
         rows: items.into_iter().map(|sweep| SweepRow::new(sweep, now)).collect(),
         first_href: visit.cursor.is_some().then(|| "/sweeps".to_owned()),
@@ -56,7 +71,12 @@ pub async fn list(
 }
 
 /// `/sweeps/{id}`
-pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<SweepId>) -> Result<Response> {
+pub async fn show(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<SweepId>,
+    Query(visit): Query<ShowVisit>,
+) -> Result<Response> {
     let now = portal.clock.now();
     let sweep = portal.sweeps.find(user.actor(), id).await?;
     let (metric, standings) = portal.sweeps.standings(&sweep).await?;
@@ -65,14 +85,30 @@ pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): 
     let mut parameters: Vec<String> =
         standings.first().map(|one| one.settings.values.keys().cloned().collect()).unwrap_or_default();
     parameters.truncate(8);
-    let rows: Vec<TaskRow> = standings.iter().map(|standing| TaskRow::new(standing, &parameters, now)).collect();
+    let mut runs = Vec::new();
+    for job in standings.iter().filter_map(|standing| standing.job.as_ref()).take(MAX_COMPARED) {
+        runs.extend(portal.runs.of_job(job.id).await?.map(|run| run.id.to_string()));
+    }
+    let compare_href = (runs.len() > 1).then(|| href("/runs/compare", runs.iter().map(|id| ("id", id.as_str()))));
+    let path = format!("/sweeps/{id}");
+    let part = Part::cut(
+        standings.iter().enumerate().collect(),
+        TASKS,
+        visit.tasks.as_deref(),
+        |(place, _)| *place,
+        |cursor| settings::address(&path, "tasks", cursor),
+    );
+    let rows: Vec<TaskRow> = part.items.iter().map(|(_, standing)| TaskRow::new(standing, &parameters, now)).collect();
     let view = ShowSweep {
-        layout: portal.layout_of(&user.0, Nav::Jobs),
+        compare_href,
+        layout: portal.layout_of(&user.0, Nav::Sweeps),
         best: found.map(|standing| TaskRow::new(standing, &parameters, now)),
         metric,
-        has_repeats: standings.iter().any(|one| 0 < one.settings.repeat),
+        has_repeats: standings.iter().any(|one| one.settings.repeat > 0),
         parameters,
         rows,
+        more: part.more,
+        counts: ShowSweep::count(&standings),
         is_own,
         may_pause: sweep.state == SweepState::Running,
         may_resume: sweep.state == SweepState::Paused,

@@ -17,11 +17,11 @@ use crate::{
     },
 };
 
-/// Who holds one's waiting jobs.
+/// The pauses that hold your pending jobs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = JobQueue)]
 pub struct QueueView {
-    /// Everybody's, and one's own.
+    /// The pause of all users' jobs. `own` is the pause of your own jobs.
     pub everybody: Option<PauseView>,
     pub own: Option<PauseView>,
 }
@@ -35,14 +35,14 @@ pub struct PauseView {
     pub at: Timestamp,
 }
 
-/// `POST /jobs/queue/pause` and `/jobs/queue/resume`.
+/// A pause of the job queue, or its end.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = QueueRequest)]
 pub struct QueueRequest {
-    /// Administrators: everybody's, and not one's own alone.
+    /// For administrators: pause or resume the jobs of all users.
     everybody: bool,
-    /// Why, for those who wait.
+    /// The reason, shown to the owners of the jobs.
     note: String,
 }
 
@@ -55,13 +55,15 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<QueueView> {
     Ok(view)
 }
 
-/// Who holds one's waiting jobs, if anybody does.
+/// Returns the pauses that hold your pending jobs.
 #[utoipa::path(get, path = "/jobs/queue", tag = "jobs", responses((status = 200, body = QueueView)))]
 pub async fn find(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<QueueView>> {
     Ok(axum::Json(view(&portal, &user).await?))
 }
 
-/// Holds one's waiting jobs, or, for administrators, everybody's: they go on waiting until it is resumed.
+/// Pauses the job queue: holds your pending jobs until it is resumed.
+///
+/// Administrators can hold the jobs of all users.
 #[utoipa::path(post, path = "/jobs/queue/pause", tag = "jobs", request_body = QueueRequest,
     responses((status = 200, body = QueueView)))]
 pub async fn pause(
@@ -73,7 +75,7 @@ pub async fn pause(
     Ok(axum::Json(view(&portal, &user).await?))
 }
 
-/// Lets waiting jobs go on.
+/// Resumes the job queue.
 #[utoipa::path(post, path = "/jobs/queue/resume", tag = "jobs", request_body = QueueRequest,
     responses((status = 200, body = QueueView)))]
 pub async fn resume(
@@ -91,7 +93,7 @@ pub async fn change(user: CurrentUser, State(portal): State<Arc<Portal>>, form: 
     let note = match form.get("do") {
         "pause" => Some(form.get("note")),
         "resume" => None,
-        _ => return Err(Error::field("do", "invalid_value", "One of pause, resume.")),
+        _ => return Err(Error::field("do", "invalid_value", "Must be pause or resume.")),
     };
     match portal.jobs.pause_queue(user.actor(), everybody, note).await {
         Ok(()) => Ok(Redirect::to("/jobs")),

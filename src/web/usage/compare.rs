@@ -13,12 +13,12 @@ use super::{
     UsageRow,
     draw::{charts, from_shell, others_word, span_rows},
     others,
-    range::{Range, Words},
+    range::{Range, RangeQuery},
     table,
 };
 use crate::{
-    db::usage::{self, Asked, By, Sort, Used, UsedList, Whose},
-    model::{quota::Spent, timeline},
+    db::usage::{self, Sort, UsageFilter, UsageGrouping, UsageOwner, Used, UsedList},
+    model::{quota::ConsumedTime, timeline},
     web::{
         Portal,
         error::{Error, FieldError, Result},
@@ -38,7 +38,7 @@ const MODELS: i64 = 500;
 /// The address of the page of comparison.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct CompareVisit {
+pub struct ComparePageParams {
     range: String,
     from: String,
     to: String,
@@ -47,8 +47,11 @@ pub struct CompareVisit {
     cursor: Option<String>,
 }
 
-const BYS: [(&str, &str, By); 3] =
-    [("", "Person", By::User), ("group", "Group", By::Group), ("gpu_model", "GPU model", By::GpuModel)];
+const BYS: [(&str, &str, UsageGrouping); 3] = [
+    ("", "User", UsageGrouping::User),
+    ("group", "Group", UsageGrouping::Group),
+    ("gpu_model", "GPU model", UsageGrouping::GpuModel),
+];
 
 const SORTS: [(&str, &str, Sort); 4] = [
     ("name", "Name", Sort::Name),
@@ -57,9 +60,9 @@ const SORTS: [(&str, &str, Sort); 4] = [
     ("sessions", "Sessions", Sort::Sessions),
 ];
 
-impl CompareVisit {
-    fn words(&self) -> Words<'_> {
-        Words { range: &self.range, from: self.from.trim(), to: self.to.trim() }
+impl ComparePageParams {
+    fn words(&self) -> RangeQuery<'_> {
+        RangeQuery { range: &self.range, from: self.from.trim(), to: self.to.trim() }
     }
 
     fn range(&self, portal: &Portal) -> (Range, Vec<FieldError>) {
@@ -67,7 +70,7 @@ impl CompareVisit {
         Range::read(self.words(), &admission.period, &admission.zone, portal.clock.now())
     }
 
-    fn by(&self) -> (&'static str, By) {
+    fn by(&self) -> (&'static str, UsageGrouping) {
         BYS.iter().find(|(word, ..)| *word == self.by).map_or((BYS[0].0, BYS[0].2), |(word, _, by)| (*word, *by))
     }
 
@@ -75,7 +78,7 @@ impl CompareVisit {
         let known = SORTS.iter().find(|(word, ..)| *word == self.sort);
         let (word, sort) = known.map_or(("", Sort::Gpus), |(word, _, sort)| (*word, *sort));
         // Cores are not counted by model.
-        if self.by().1 == By::GpuModel && sort == Sort::Cpus { ("", Sort::Gpus) } else { (word, sort) }
+        if self.by().1 == UsageGrouping::GpuModel && sort == Sort::Cpus { ("", Sort::Gpus) } else { (word, sort) }
     }
 
     /// Range, and by what and in which order, as an address says it.
@@ -86,9 +89,9 @@ impl CompareVisit {
 }
 
 /// A row's place in the order: what it is sorted by, and its id; or 0 and its name.
-struct Place(i64, String);
+struct RowCursor(i64, String);
 
-impl Place {
+impl RowCursor {
     fn of(row: &Used, sort: Sort) -> Self {
         match sort {
             Sort::Name => Self(0, row.name.to_string()),
@@ -99,13 +102,13 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RowCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.0, self.1)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for RowCursor {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -118,31 +121,31 @@ impl FromStr for Place {
 pub async fn page(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<CompareVisit>,
+    Query(visit): Query<ComparePageParams>,
 ) -> Result<Response> {
     let whose = others(&user).ok_or_else(not_for_you)?;
     let (range, faults) = visit.range(&portal);
     let (period, zone) = (&portal.sessions.admission.period, &portal.sessions.admission.zone);
     let ((by_word, by), (sort_word, sort)) = (visit.by(), visit.sort());
-    let cursor = visit.cursor.clone().filter(|cursor| !cursor.is_empty() && by != By::GpuModel);
-    let after = Paging::new(None, cursor).after::<Place>()?.map(|Place(amount, name)| (amount, name));
+    let cursor = visit.cursor.clone().filter(|cursor| !cursor.is_empty() && by != UsageGrouping::GpuModel);
+    let after = Paging::new(None, cursor).after::<RowCursor>()?.map(|RowCursor(amount, name)| (amount, name));
     let is_first = after.is_none();
     let (from, to, now) = (range.from, range.to, portal.clock.now());
     // Models come all at once.
-    let limit = if by == By::GpuModel { MODELS } else { ROWS };
+    let limit = if by == UsageGrouping::GpuModel { MODELS } else { ROWS };
     let page = Some(usage::Page { after, limit: limit + 1 });
-    let asked = Asked { by, whose, from, to, now, sort, page };
+    let asked = UsageFilter { by, whose, from, to, now, sort, page };
     let spans = timeline::cut(from, to, range.step(), zone);
     let (UsedList { rows, count, most, from_shell: shell, .. }, over_time) =
         tokio::try_join!(portal.db.used(&asked), portal.db.used_in(whose, &spans))?;
-    let list = Listed::new(rows, limit, |row| Place::of(row, sort));
+    let list = Listed::new(rows, limit, |row| RowCursor::of(row, sort));
     let kept: Vec<_> =
         [("by", by_word), ("sort", sort_word)].into_iter().filter(|(_, word)| !word.is_empty()).collect();
     let view = ComparePage {
         layout: portal.layout_of(&user.0, Nav::Usage),
         tabs: UsageTabs { others: others_word(whose), is_own: false },
         range: range.chooser(visit.words(), ("/usage/compare", &kept), (period, zone), &faults),
-        charts: charts(&over_time, range.step(), 0 < portal.sessions.admission.stock.capacity().gpus),
+        charts: charts(&over_time, range.step(), portal.sessions.admission.stock.capacity().gpus > 0),
         spans: span_rows(&over_time, range.step()),
         from_shell: from_shell(shell),
         by: BYS
@@ -154,14 +157,14 @@ pub async fn page(
             })
             .collect(),
         columns: columns(&visit, &range, by, sort),
-        has_cores: by != By::GpuModel,
+        has_cores: by != UsageGrouping::GpuModel,
         rows: list.items.iter().map(|row| used_row(row, most, links(whose, by))).collect(),
         count,
         csv_href: href("/usage/compare/table", range.words(visit.words()).iter().chain(&kept)),
         first_href: (!is_first).then(|| visit.address(&range, by_word, sort_word, "")),
         next_href: list
             .next_cursor
-            .filter(|_| by != By::GpuModel)
+            .filter(|_| by != UsageGrouping::GpuModel)
             .map(|cursor| visit.address(&range, by_word, sort_word, &cursor)),
     };
     if faults.is_empty() { Ok(Page(view).into_response()) } else { Ok(Error::invalid(faults).with_page(Page(view))) }
@@ -171,7 +174,7 @@ pub async fn page(
 pub async fn download(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<CompareVisit>,
+    Query(visit): Query<ComparePageParams>,
 ) -> Result<Response> {
     let whose = others(&user).ok_or_else(not_for_you)?;
     let (range, faults) = visit.range(&portal);
@@ -179,21 +182,21 @@ pub async fn download(
         return Err(Error::invalid(faults));
     }
     let ((word, by), (_, sort)) = (visit.by(), visit.sort());
-    let asked = Asked { by, whose, from: range.from, to: range.to, now: portal.clock.now(), sort, page: None };
+    let asked = UsageFilter { by, whose, from: range.from, to: range.to, now: portal.clock.now(), sort, page: None };
     let rows: Vec<UsageRow> = portal.db.used(&asked).await?.rows.into_iter().map(UsageRow::from).collect();
     Ok(table(if word.is_empty() { "user" } else { word }, &rows))
 }
 
 fn not_for_you() -> Error {
-    Error::forbidden("This is for administrators, operators and managers of groups.")
+    Error::forbidden("Only administrators, operators and managers of groups can see this.")
 }
 
 /// The page of what a row is about begins so, where the reader has one.
-fn links(whose: Whose, by: By) -> Option<&'static str> {
-    (whose == Whose::Everybody && by == By::User).then_some("/admin/users/")
+fn links(whose: UsageOwner, by: UsageGrouping) -> Option<&'static str> {
+    (whose == UsageOwner::Everybody && by == UsageGrouping::User).then_some("/admin/users/")
 }
 
-fn used_row(row: &Used, most: Spent, link: Option<&str>) -> UsedRow {
+fn used_row(row: &Used, most: ConsumedTime, link: Option<&str>) -> UsedRow {
     UsedRow {
         href: link.map(|link| format!("{link}{}", row.name)),
         gpu_bar: hundredths(row.gpu_milliseconds, most.gpu_milliseconds),
@@ -208,11 +211,11 @@ fn used_row(row: &Used, most: Spent, link: Option<&str>) -> UsedRow {
 /// A part of a whole; what is there at all is one at least.
 fn hundredths(part: i64, whole: i64) -> i64 {
     let hundredths = i128::from(part) * 100 / i128::from(whole.max(1));
-    i64::try_from(hundredths).unwrap_or(100).clamp(i64::from(0 < part), 100)
+    i64::try_from(hundredths).unwrap_or(100).clamp(i64::from(part > 0), 100)
 }
 
-fn columns(visit: &CompareVisit, range: &Range, by: By, sort: Sort) -> Vec<Column> {
-    let shown = SORTS.iter().filter(|(.., column)| *column != Sort::Cpus || by != By::GpuModel);
+fn columns(visit: &ComparePageParams, range: &Range, by: UsageGrouping, sort: Sort) -> Vec<Column> {
+    let shown = SORTS.iter().filter(|(.., column)| *column != Sort::Cpus || by != UsageGrouping::GpuModel);
     shown
         .map(|(word, label, column)| Column {
             label,

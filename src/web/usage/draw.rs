@@ -4,9 +4,9 @@
 use super::others;
 use crate::{
     auth::Principal,
-    db::usage::{FromShell, UsedIn, Whose},
+    db::usage::{FromShell, UsageOwner, UsedIn},
     model::{
-        quota::Spent,
+        quota::ConsumedTime,
         time::human_hours,
         timeline::{Span, Step},
     },
@@ -17,13 +17,13 @@ pub(super) fn tabs(user: &Principal, is_own: bool) -> Option<UsageTabs> {
     Some(UsageTabs { others: others_word(others(user)?), is_own })
 }
 
-pub(super) fn others_word(whose: Whose) -> &'static str {
-    if whose == Whose::Everybody { "Everybody" } else { "My groups" }
+pub(super) fn others_word(whose: UsageOwner) -> &'static str {
+    if whose == UsageOwner::Everybody { "All users" } else { "My groups" }
 }
 
 /// GPU-hours, where there are GPUs or were, and core-hours.
 pub(super) fn charts(used: &[UsedIn], step: Step, has_gpus: bool) -> Vec<Chart> {
-    let chart = |id, title, amount: fn(&Spent) -> i64| {
+    let chart = |id, title, amount: fn(&ConsumedTime) -> i64| {
         let amounts = used.iter().map(|one| Amount {
             label: label(&one.span, step),
             short: one.span.date.strftime("%-d\u{a0}%b").to_string(),
@@ -41,10 +41,10 @@ pub(super) fn from_shell(FromShell { jobs, spent }: FromShell) -> Option<String>
     let (gpus, cpus) = (human_hours(spent.gpu_milliseconds), human_hours(spent.cpu_milliseconds));
     let which = match jobs {
         0 => return None,
-        1 => "One job from a shell is".to_owned(),
-        several => format!("{several} jobs from a shell are"),
+        1 => "Includes one job".to_owned(),
+        several => format!("Includes {several} jobs"),
     };
-    Some(format!("{which} in it, with {gpus} GPU-hours and {cpus} core-hours."))
+    Some(format!("{which} from a shell, with {gpus} GPU-hours and {cpus} core-hours."))
 }
 
 pub(super) fn span_rows(used: &[UsedIn], step: Step) -> Vec<SpanRow> {

@@ -24,10 +24,11 @@ use super::{
     error::{Error, Problem, Result},
     extract::{CurrentUser, Query},
     json::Long,
+    paging::{Listed, Paging},
 };
 use crate::{
     auth::{Principal, scopes::Scope},
-    db::usage::{self, Asked, By, Sort, Used, UsedIn, Whose},
+    db::usage::{self, Sort, UsageFilter, UsageGrouping, UsageOwner, Used, UsedIn},
     model::{
         Role, Timestamp,
         timeline::{self, Span, Step},
@@ -35,29 +36,34 @@ use crate::{
 };
 
 /// Into more days or weeks nobody cuts a time.
-const MOST_SPANS: i64 = 800;
+const MAX_SPANS: i64 = 800;
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct UsageQuery {
-    /// Left out: the beginning of the period that hours are counted in.
+    /// Default: the beginning of the quota period.
     #[param(value_type = Option<String>, format = DateTime)]
     from: Option<Timestamp>,
-    /// Left out: now.
+    /// Default: now.
     #[param(value_type = Option<String>, format = DateTime)]
     to: Option<Timestamp>,
-    /// `user` (where nothing is said), `group`, `gpu_model`; `day` or `week` (from Monday) of
+    /// `user` (the default), `group`, `gpu_model`, `day` or `week`. Days and weeks (from Monday) are those of
     /// `quotas.time_zone`.
     #[param(value_type = Option<String>)]
     by: Option<String>,
-    /// `own`; `managed`: what is charged to groups that one manages; `everybody`, for operators.
-    /// Left out: everybody's for operators, one's own for others.
+    /// `own`, `managed` (what is charged to groups that you manage), or `everybody` (operators only).
+    /// Default: `everybody` for operators, `own` for other users.
     #[param(value_type = Option<String>)]
     whose: Option<String>,
+    /// Maximum number of items to return, 1 to 500. A CSV table has all of them.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<i64>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
 }
 
-/// What was used between two moments.
+/// The usage between two times.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UsageAnswer {
     #[schema(value_type = String, format = DateTime)]
@@ -69,10 +75,12 @@ pub struct UsageAnswer {
     /// `own`, `managed` or `everybody`.
     whose: &'static str,
     items: Vec<UsageRow>,
+    /// The cursor of the next page; null on the last page.
+    next_cursor: Option<String>,
     from_shell: FromShell,
 }
 
-/// The part of the use by jobs that people handed in on a shell, in front of a batch system.
+/// The part of the usage by jobs that users submitted to the batch system from a shell.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FromShell {
     jobs: i64,
@@ -80,28 +88,30 @@ pub struct FromShell {
     cpu_seconds: i64,
 }
 
-/// The use of one person, group or model, or that of a day or week.
-#[derive(Debug, Serialize, ToSchema)]
+/// The usage of one user, group or GPU model, or of one day or week.
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct UsageRow {
-    /// A person, a group (empty: none was charged, or it is gone), a model, or a date.
+    /// The name of a user, a group or a GPU model, or a date. Empty if no group was charged, or if it was deleted.
     #[schema(value_type = String)]
     name: Arc<str>,
-    /// GPUs × seconds, of what was really held.
+    /// GPUs × seconds that were held.
     gpu_seconds: i64,
-    /// Cores × seconds; 0 by model.
+    /// Cores × seconds that were held. 0 by GPU model.
     cpu_seconds: i64,
-    /// How many sessions, and jobs from a shell, held something in that time; by day and week: began to.
+    /// The number of sessions and jobs that held resources in that time. By day and week: the number that started.
     sessions: i64,
 }
 
-/// One's own use; operators see everybody's. With `Accept: text/csv` as a table.
+/// Returns usage: your own, or that of other users if you may see it.
+///
+/// With `Accept: text/csv`, returns a table.
 #[utoipa::path(
     get, path = "/usage", tag = "usage", params(UsageQuery),
     responses(
         (status = 200, content((UsageAnswer = "application/json"), (String = "text/csv"))),
         (status = 401, description = "Not signed in", body = Problem),
-        (status = 403, description = "Not yours to see", body = Problem),
-        (status = 422, description = "A parameter cannot be accepted", body = Problem),
+        (status = 403, description = "Not visible to you", body = Problem),
+        (status = 422, description = "A parameter is invalid", body = Problem),
     )
 )]
 pub async fn sums(
@@ -114,43 +124,47 @@ pub async fn sums(
     let from = parameters.from.unwrap_or_else(|| portal.sessions.admission.period.window(now).from);
     let to = parameters.to.unwrap_or(now);
     if to < from {
-        return Err(Error::field("to", "before_from", "This must not be before `from`."));
+        return Err(Error::field("to", "before_from", "Must not be before `from`."));
     }
+    let paging = Paging::new(parameters.limit, parameters.cursor);
+    paging.limit()?;
     let (whose, whose_name) = whose(&user, parameters.whose.as_deref())?;
     let time = (from, to);
     let (by, (items, from_shell)) = match parameters.by.as_deref().unwrap_or("user") {
-        "user" => ("user", named(&portal, whose, By::User, time, now).await?),
-        "group" => ("group", named(&portal, whose, By::Group, time, now).await?),
-        "gpu_model" => ("gpu_model", named(&portal, whose, By::GpuModel, time, now).await?),
+        "user" => ("user", named(&portal, whose, UsageGrouping::User, time, now).await?),
+        "group" => ("group", named(&portal, whose, UsageGrouping::Group, time, now).await?),
+        "gpu_model" => ("gpu_model", named(&portal, whose, UsageGrouping::GpuModel, time, now).await?),
         "day" => ("day", dated(&portal, whose, Step::Day, time, now).await?),
         "week" => ("week", dated(&portal, whose, Step::Week, time, now).await?),
-        _ => return Err(Error::field("by", "invalid_value", "This is user, group, gpu_model, day or week.")),
+        _ => return Err(Error::field("by", "invalid_value", "Must be user, group, gpu_model, day or week.")),
     };
     if wants_csv(&headers) {
         return Ok(table(by, &items));
     }
-    Ok(Long(UsageAnswer { from, to, by, whose: whose_name, items, from_shell: from_shell.into() }).into_response())
+    let Listed { items, next_cursor } = Listed::cut(&items, &paging, |row| &row.name, Clone::clone)?;
+    Ok(Long(UsageAnswer { from, to, by, whose: whose_name, items, next_cursor, from_shell: from_shell.into() })
+        .into_response())
 }
 
 /// Whose use somebody asks for, with its word.
-fn whose(user: &Principal, asked: Option<&str>) -> Result<(Whose, &'static str)> {
+fn whose(user: &Principal, asked: Option<&str>) -> Result<(UsageOwner, &'static str)> {
     let others = others(user);
     match asked.filter(|word| !word.is_empty()) {
-        Some("everybody") | None if others == Some(Whose::Everybody) => Ok((Whose::Everybody, "everybody")),
-        Some("own") | None => Ok((Whose::Person(user.id()), "own")),
-        Some("managed") if others.is_some() => Ok((Whose::ManagedBy(user.id()), "managed")),
-        Some("managed" | "everybody") => Err(Error::forbidden("Only your own usage is yours to see.")),
-        Some(_) => Err(Error::field("whose", "invalid_value", "This is own, managed or everybody.")),
+        Some("everybody") | None if others == Some(UsageOwner::Everybody) => Ok((UsageOwner::Everybody, "everybody")),
+        Some("own") | None => Ok((UsageOwner::Person(user.id()), "own")),
+        Some("managed") if others.is_some() => Ok((UsageOwner::ManagedBy(user.id()), "managed")),
+        Some("managed" | "everybody") => Err(Error::forbidden("You can only see your own usage.")),
+        Some(_) => Err(Error::field("whose", "invalid_value", "Must be own, managed or everybody.")),
     }
 }
 
 /// Whose use beside their own somebody may see: everybody's as an operator, that of the groups
 /// that they manage; a token's scopes have to reach so far.
-fn others(user: &Principal) -> Option<Whose> {
+fn others(user: &Principal) -> Option<UsageOwner> {
     let is_reached = user.scopes_allow(&[Scope::AdminUsers, Scope::AdminQuotas]);
     match is_reached {
-        true if Role::Operator <= user.user.role => Some(Whose::Everybody),
-        true if !user.user.manages.is_empty() => Some(Whose::ManagedBy(user.id())),
+        true if Role::Operator <= user.user.role => Some(UsageOwner::Everybody),
+        true if !user.user.manages.is_empty() => Some(UsageOwner::ManagedBy(user.id())),
         _ => None,
     }
 }
@@ -160,19 +174,19 @@ type Answered = (Vec<UsageRow>, usage::FromShell);
 
 async fn named(
     portal: &Portal,
-    whose: Whose,
-    by: By,
+    whose: UsageOwner,
+    by: UsageGrouping,
     (from, to): (Timestamp, Timestamp),
     now: Timestamp,
 ) -> Result<Answered> {
-    let asked = Asked { by, whose, from, to, now, sort: Sort::Name, page: None };
+    let asked = UsageFilter { by, whose, from, to, now, sort: Sort::Name, page: None };
     let used = portal.db.used(&asked).await?;
     Ok((used.rows.into_iter().map(UsageRow::from).collect(), used.from_shell))
 }
 
 async fn dated(
     portal: &Portal,
-    whose: Whose,
+    whose: UsageOwner,
     step: Step,
     (from, to): (Timestamp, Timestamp),
     now: Timestamp,
@@ -187,8 +201,8 @@ async fn dated(
 fn cut(portal: &Portal, step: Step, from: Timestamp, to: Timestamp) -> Result<Vec<Span>> {
     let to = to.min(portal.clock.now());
     let days = if step == Step::Day { 1 } else { 7 };
-    if MOST_SPANS * days * 86_400 < to.seconds_since(from) {
-        return Err(Error::field("from", "too_long", "At most 800 days, or 800 weeks, at once."));
+    if MAX_SPANS * days * 86_400 < to.seconds_since(from) {
+        return Err(Error::field("from", "too_long", "Must cover at most 800 days or 800 weeks."));
     }
     Ok(timeline::cut(from, to, step, &portal.sessions.admission.zone))
 }

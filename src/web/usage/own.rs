@@ -4,35 +4,33 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
-    body::Body,
     extract::State,
-    http::header,
     response::{IntoResponse, Response},
 };
-use futures_util::stream;
 use jiff::civil::Date;
 use serde::Deserialize;
 
 use super::{
     draw::{charts, from_shell, span_rows, tabs},
-    range::{Range, Words},
+    range::{Range, RangeQuery},
 };
 use crate::{
-    admission::Standing,
+    admission::QuotaStatus,
     auth::Principal,
-    db::{sessions::Filter, usage::Whose},
+    db::{sessions::Filter, usage::UsageOwner},
     model::{
         EndReason, Session, SessionId, SessionState, Timestamp,
-        quota::{self as total, Effective, Field, Limit, Spent, Usage},
+        quota::{self as total, ConsumedTime, Effective, Field, Limit, Usage},
         timeline::{self, Span},
     },
     web::{
-        Portal, cards, csv,
+        Portal, csv,
         error::{Error, FieldError, Result},
         extract::{CurrentUser, Query},
         href::href,
         page::{Nav, Page},
         paging::{Listed, Paging},
+        sessions::cards,
         views::{
             Budget, EndedLine, HistoryFilter, Meter, Moment, Unit, UsagePage, end_reason_word, resources_line,
             session_badge,
@@ -48,7 +46,7 @@ const STEP: i64 = 500;
 /// The address of one's own page. What is not known is left out, so that a link of yesterday works.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct OwnVisit {
+pub struct OwnPageParams {
     range: String,
     from: String,
     to: String,
@@ -57,9 +55,9 @@ pub struct OwnVisit {
     cursor: Option<String>,
 }
 
-impl OwnVisit {
-    fn words(&self) -> Words<'_> {
-        Words { range: &self.range, from: self.from.trim(), to: self.to.trim() }
+impl OwnPageParams {
+    fn words(&self) -> RangeQuery<'_> {
+        RangeQuery { range: &self.range, from: self.from.trim(), to: self.to.trim() }
     }
 
     fn range(&self, portal: &Portal) -> (Range, Vec<FieldError>) {
@@ -95,14 +93,17 @@ impl OwnVisit {
 pub async fn page(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<OwnVisit>,
+    Query(visit): Query<OwnPageParams>,
 ) -> Result<Response> {
     let (range, faults) = visit.range(&portal);
     let (period, zone) = (&portal.sessions.admission.period, &portal.sessions.admission.zone);
     let standing = portal.sessions.standing(user.id()).await?;
-    let over_time =
-        portal.db.used_in(Whose::Person(user.id()), &timeline::cut(range.from, range.to, range.step(), zone)).await?;
-    let shell = portal.db.used_from_shell(Whose::Person(user.id()), range.from, range.to, portal.clock.now()).await?;
+    let over_time = portal
+        .db
+        .used_in(UsageOwner::Person(user.id()), &timeline::cut(range.from, range.to, range.step(), zone))
+        .await?;
+    let shell =
+        portal.db.used_from_shell(UsageOwner::Person(user.id()), range.from, range.to, portal.clock.now()).await?;
     let before = Paging::new(None, visit.cursor.clone().filter(|cursor| !cursor.is_empty())).after::<SessionId>()?;
     let ended = portal.sessions.list(Filter { before, ..visit.filter(&user, &range) }).await?;
     let page = Listed::new(ended, LINES, |session: &Session| session.id);
@@ -114,7 +115,7 @@ pub async fn page(
         elsewhere: cards::elsewhere_note(&standing),
         budgets: budgets(&portal, &user, &standing).await?,
         range: range.chooser(visit.words(), ("/usage", &visit.narrowing()), (period, zone), &faults),
-        charts: charts(&over_time, range.step(), 0 < standing.capacity.gpus),
+        charts: charts(&over_time, range.step(), standing.capacity.gpus > 0),
         spans: span_rows(&over_time, range.step()),
         from_shell: from_shell(shell),
         history: history(&portal, &visit, &range),
@@ -132,7 +133,7 @@ pub async fn page(
 pub async fn table(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Query(visit): Query<OwnVisit>,
+    Query(visit): Query<OwnPageParams>,
 ) -> Result<Response> {
     let (range, faults) = visit.range(&portal);
     if !faults.is_empty() {
@@ -152,27 +153,13 @@ pub async fn table(
         "cpus",
         "memory_bytes",
     ]);
-    let start = (portal, user, visit, Some(None::<SessionId>), head);
-    let rows = stream::unfold((start, range), async |((portal, user, visit, place, mut text), range)| {
-        let before = place?;
-        if portal.stopping.is_cancelled() {
-            return None;
-        }
-        let found = portal.sessions.list(Filter { before, limit: STEP, ..visit.filter(&user, &range) }).await;
-        let (answer, next) = match found {
-            Err(err) => (Err(err), None),
-            Ok(sessions) => {
-                text.extend(sessions.iter().map(cells));
-                (Ok(text), sessions.last().map(|last| Some(last.id)))
-            }
-        };
-        Some((answer, ((portal, user, visit, next, String::new()), range)))
-    });
-    let headers = [
-        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
-        (header::CONTENT_DISPOSITION, "attachment; filename=\"sessions.csv\""),
-    ];
-    Ok((headers, Body::from_stream(rows)).into_response())
+    let first = (user, visit, range, None::<SessionId>);
+    Ok(csv::download(portal, "sessions", head, first, async |portal, (user, visit, range, before)| {
+        let filter = Filter { before, limit: STEP, ..visit.filter(&user, &range) };
+        let sessions = portal.sessions.list(filter).await?;
+        let next = sessions.last().map(|last| (user, visit, range, Some(last.id)));
+        Ok((sessions.iter().map(cells).collect(), next))
+    }))
 }
 
 fn cells(session: &Session) -> String {
@@ -214,7 +201,7 @@ fn line(portal: &Portal, session: &Session) -> EndedLine {
     }
 }
 
-fn history(portal: &Portal, visit: &OwnVisit, range: &Range) -> HistoryFilter {
+fn history(portal: &Portal, visit: &OwnPageParams, range: &Range) -> HistoryFilter {
     let mut apps: Vec<(String, String, bool)> =
         portal.sessions.apps.iter().map(|app| (app.name.clone(), app.title.clone(), visit.app == app.name)).collect();
     // An app that the site no longer has may still have ended.
@@ -242,7 +229,7 @@ struct Hours {
     /// What a standing tells, with what runs counted to its end (seconds).
     seconds: fn(&Usage) -> i64,
     /// What was used so far (milliseconds).
-    so_far: fn(&Spent) -> i64,
+    so_far: fn(&ConsumedTime) -> i64,
 }
 
 const HOURS: [Hours; 2] = [
@@ -264,9 +251,9 @@ const HOURS: [Hours; 2] = [
 
 /// Hours that somebody limits: the person's own, and totals of the group that they charge and of
 /// all. What was used and what those that run may still use are told apart for oneself alone.
-async fn budgets(portal: &Portal, user: &Principal, standing: &Standing) -> Result<Vec<Budget>> {
+async fn budgets(portal: &Portal, user: &Principal, standing: &QuotaStatus) -> Result<Vec<Budget>> {
     let period = Span { from: standing.window.from, to: standing.at, date: Date::ZERO };
-    let spans = portal.db.used_in(Whose::Person(user.id()), &[period]).await?;
+    let spans = portal.db.used_in(UsageOwner::Person(user.id()), &[period]).await?;
     let so_far = spans.first().map(|one| one.spent).unwrap_or_default();
     let mut budgets = Vec::new();
     for hours in HOURS {
@@ -287,13 +274,13 @@ async fn budgets(portal: &Portal, user: &Principal, standing: &Standing) -> Resu
         };
         let Effective { limit, source } = standing.limits.of(&hours.field).clone();
         let own =
-            budget(limit, &standing.usage, Some((hours.so_far)(&so_far)), source.into_owned(), "your own".to_owned());
+            budget(limit, &standing.usage, Some((hours.so_far)(&so_far)), source.to_string(), "your limit".to_owned());
         budgets.extend(own);
         for total in &standing.totals {
             let limits = total.limits.iter().filter(|(field, _)| *field == hours.field);
             let whose = match &total.whose {
-                total::Whose::Cluster => "of everybody together".to_owned(),
-                total::Whose::Group { name, .. } => format!("of group {name} together"),
+                total::TotalScope::Cluster => "total of all users".to_owned(),
+                total::TotalScope::Group { name, .. } => format!("total of group {name}"),
             };
             budgets.extend(
                 limits.filter_map(|(_, limit)| budget(*limit, &total.usage, None, whose.clone(), whose.clone())),

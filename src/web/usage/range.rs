@@ -18,14 +18,14 @@ use crate::{
 };
 
 /// The longest time that a page shows (days); what ended is kept for as long, if nobody says otherwise.
-const MOST_DAYS: i64 = 400;
+const MAX_DAYS: i64 = 400;
 
 /// Longer times are drawn week by week (days).
-const MOST_BARS: i64 = 46;
+const MAX_BARS: i64 = 46;
 
 /// What an address says of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Words<'a> {
+pub(super) struct RangeQuery<'a> {
     /// `7d`, `30d`, `90d`; anything else is the period.
     pub range: &'a str,
     /// Days, `2030-01-31`; where one is said, `range` is not looked at.
@@ -53,7 +53,7 @@ const DAYS: [(&str, i64, &str); 3] = [("7d", 7, "7 days"), ("30d", 30, "30 days"
 
 impl Range {
     /// What is meant; where that cannot be, every fault, and the period in its place.
-    pub fn read(words: Words<'_>, period: &Period, zone: &TimeZone, now: Timestamp) -> (Self, Vec<FieldError>) {
+    pub fn read(words: RangeQuery<'_>, period: &Period, zone: &TimeZone, now: Timestamp) -> (Self, Vec<FieldError>) {
         let default = Self { from: period.window(now).from, to: now, choice: Choice::Period };
         if !words.from.is_empty() || !words.to.is_empty() {
             return match custom(words, default.from, zone, now) {
@@ -74,11 +74,11 @@ impl Range {
 
     /// How its bars are cut.
     pub fn step(&self) -> Step {
-        if self.to.seconds_since(self.from) <= MOST_BARS * 86_400 { Step::Day } else { Step::Week }
+        if self.to.seconds_since(self.from) <= MAX_BARS * 86_400 { Step::Day } else { Step::Week }
     }
 
     /// What says it in an address: names and values.
-    pub fn words<'a>(&self, words: Words<'a>) -> Vec<(&'static str, &'a str)> {
+    pub fn words<'a>(&self, words: RangeQuery<'a>) -> Vec<(&'static str, &'a str)> {
         match self.choice {
             Choice::Period => Vec::new(),
             Choice::Days(_) => vec![("range", words.range)],
@@ -89,7 +89,7 @@ impl Range {
     /// The choices, as the page draws them; `kept` are other words of its address.
     pub fn chooser(
         &self,
-        words: Words<'_>,
+        words: RangeQuery<'_>,
         place: (&'static str, &[(&'static str, &str)]),
         (period, zone): (&Period, &TimeZone),
         errors: &[FieldError],
@@ -129,7 +129,7 @@ fn period_label(period: &Period) -> &'static str {
 
 /// From the beginning of one day to the end of another, or every fault.
 fn custom(
-    words: Words<'_>,
+    words: RangeQuery<'_>,
     default: Timestamp,
     zone: &TimeZone,
     now: Timestamp,
@@ -139,7 +139,7 @@ fn custom(
         let date = text.parse::<Date>().ok().and_then(|date| date.checked_add(later.days()).ok());
         let at = date.and_then(|date| timeline::midnight(date, zone));
         if at.is_none() && !text.is_empty() {
-            faults.push(FieldError::new(field, "invalid_value", "Write a day as 2030-01-31."));
+            faults.push(FieldError::new(field, "invalid_value", "Enter a date, as in 2030-01-31."));
         }
         at
     };
@@ -150,11 +150,11 @@ fn custom(
     let to = to.unwrap_or(now).min(now);
     let from = from.unwrap_or_else(|| default.min(to));
     if to <= from {
-        return Err(vec![FieldError::new("from", "after_to", "This must not be after the last day, or today.")]);
+        return Err(vec![FieldError::new("from", "after_to", "Must not be after the last day or today.")]);
     }
     // A day more than that, because one of them may have 25 hours.
-    if MOST_DAYS * 86_400 + 3600 < to.seconds_since(from) {
-        return Err(vec![FieldError::new("from", "too_long", "At most 400 days at once.")]);
+    if MAX_DAYS * 86_400 + 3600 < to.seconds_since(from) {
+        return Err(vec![FieldError::new("from", "too_long", "Choose at most 400 days.")]);
     }
     Ok((from, to))
 }
@@ -174,7 +174,7 @@ mod tests {
     fn read(range: &str, from: &str, to: &str) -> Result<(Timestamp, Timestamp, Step), Vec<(String, String)>> {
         let zone = TimeZone::posix("EST5EDT,M3.2.0,M11.1.0").unwrap();
         let now = at("2026-03-20T15:00:00Z");
-        let (range, faults) = Range::read(Words { range, from, to }, &Period::default(), &zone, now);
+        let (range, faults) = Range::read(RangeQuery { range, from, to }, &Period::default(), &zone, now);
         if faults.is_empty() {
             Ok((range.from, range.to, range.step()))
         } else {

@@ -66,24 +66,24 @@ impl AnnouncementLine {
             pieces.extend([Piece::Text(if is_coming { " until " } else { "until " }.to_owned()), clock(to)]);
         }
         let nothing = match (is_coming, set.window.to) {
-            (true, _) => ": no session starts then.",
-            (false, Some(_)) => ": no session starts; those that wait go on waiting.",
-            (false, None) => "no session starts for now; those that wait go on waiting.",
+            (true, _) => ": no sessions start during this time.",
+            (false, Some(_)) => ": no sessions start. Pending sessions keep waiting.",
+            (false, None) => "no sessions start for now. Pending sessions keep waiting.",
         };
         pieces.push(Piece::Text(nothing.to_owned()));
         match set.drain_at {
             Some(at) if now < at => {
                 let left = Moment { at, show: super::Show::Left, now };
                 pieces.extend([
-                    Piece::Text(" Sessions that run are ended ".to_owned()),
+                    Piece::Text(" Running sessions are ended ".to_owned()),
                     clock(at),
                     Piece::Text(", in ".to_owned()),
                     Piece::At(left),
-                    Piece::Text(": save your work before.".to_owned()),
+                    Piece::Text(": save your work before then.".to_owned()),
                 ]);
             }
-            Some(_) => pieces.push(Piece::Text(" Sessions that ran were ended.".to_owned())),
-            None => pieces.push(Piece::Text(" Sessions that run go on.".to_owned())),
+            Some(_) => pieces.push(Piece::Text(" Sessions that were running have been ended.".to_owned())),
+            None => pieces.push(Piece::Text(" Running sessions continue.".to_owned())),
         }
         if !set.message.is_empty() {
             pieces.push(Piece::Text(" ".to_owned()));
@@ -168,16 +168,16 @@ impl AnnouncementForm {
         let chosen = self.level;
         Level::ALL.iter().map(move |level| {
             let what = match level {
-                Level::Info => "can be put aside",
-                Level::Warning => "can be put aside, stands out",
-                Level::Critical => "stays until it is over, and is read out at once",
+                Level::Info => "can be dismissed",
+                Level::Warning => "can be dismissed, highlighted",
+                Level::Critical => "cannot be dismissed; screen readers read it out immediately",
             };
             (level.as_str(), level_word(*level), what, *level == chosen)
         })
     }
 
     pub fn longest() -> usize {
-        announcement::LONGEST
+        announcement::MAX_LENGTH
     }
 }
 
@@ -282,14 +282,15 @@ mod tests {
         };
         assert_eq!(
             told(0, None, None),
-            "no session starts for now; those that wait go on waiting. Sessions that run go on. See https://status.example.org."
+            "no sessions start for now. Pending sessions keep waiting. Running sessions continue. See \
+             https://status.example.org."
         );
         assert_eq!(
             told(3600, Some(7200), Some(5400)),
-            "from 09:00 UTC until 10:00 UTC: no session starts then. Sessions that run are ended 09:30 UTC, in 1 h 30 min: save your work before. \
-             See https://status.example.org."
+            "from 09:00 UTC until 10:00 UTC: no sessions start during this time. Running sessions are ended 09:30 UTC, \
+             in 1 h 30 min: save your work before then. See https://status.example.org."
         );
-        assert!(told(-60, Some(60), Some(-30)).contains("Sessions that ran were ended."));
+        assert!(told(-60, Some(60), Some(-30)).contains("Sessions that were running have been ended."));
     }
 
     #[test]

@@ -4,15 +4,15 @@
 use askama::Template;
 use serde_json::Value;
 
-use super::{Moment, Said, said};
+use super::{Drawing, LegendLine, MeasuredSplit, Moment, ScoredLabel, answer::drawing, said};
 use crate::web::{
     href::href,
-    models::ask::TestView,
+    models::prediction::TestView,
     page::{Layout, filters},
 };
 
 /// How many pictures one page shows.
-const SHOWN: usize = 100;
+const PAGE_SIZE: usize = 100;
 
 #[derive(Debug, Template)]
 #[template(path = "models/answers.html")]
@@ -36,6 +36,12 @@ pub struct AnswersPage {
     /// How many there are of those that are chosen.
     pub chosen: usize,
     pub cards: Vec<AnswerCard>,
+    /// The colours of boxes or masks.
+    pub legend: Vec<LegendLine>,
+    /// Whether there are boxes, whose score can be chosen.
+    pub has_boxes: bool,
+    /// How it did on images whose class is known.
+    pub evaluation: Option<MeasuredSplit>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +57,10 @@ pub struct AnswerCard {
     /// Below the folder.
     pub name: String,
     pub thumb: String,
-    pub said: Vec<Said>,
+    pub drawing: Option<Drawing>,
+    /// The known class, and whether it is the answer.
+    pub label: Option<(String, bool)>,
+    pub said: Vec<ScoredLabel>,
     /// Why nothing is said.
     pub error: String,
 }
@@ -66,8 +75,10 @@ impl AnswersPage {
         when: Moment,
     ) -> Self {
         let href = format!("/models/{}/tests/{}", model.0, view.id);
-        let answers = view.answers.unwrap_or_default();
-        let mut rows: Vec<(Vec<Said>, &Value)> = answers.iter().map(|answer| (said(answer), answer)).collect();
+        let answers = view.answers.clone().unwrap_or_default();
+        let api = format!("/api/v1{href}");
+        let shown = |answer| said(answer).into_iter().filter(|one| !one.is_below()).collect();
+        let mut rows: Vec<(Vec<ScoredLabel>, &Value)> = answers.iter().map(|answer| (shown(answer), answer)).collect();
         let broken = answers.iter().filter(|answer| answer["error"].is_string()).count();
         let classes = classes(&rows, class, &href);
         let total = rows.len();
@@ -78,16 +89,36 @@ impl AnswersPage {
             (one, other) => other.is_some().cmp(&one.is_some()),
         });
         let chosen = rows.len();
-        let card = |(said, answer): (Vec<Said>, &Value)| {
+        let card = |(said, answer): (Vec<ScoredLabel>, &Value)| {
             let path = answer["path"].as_str().unwrap_or_default();
+            let draw = |input| drawing(answer, path, input, &view.classes, &api, false);
+            let label = answer["label"].as_str();
+            let first = said.first().map(|first| first.class.as_str());
             AnswerCard {
+                drawing: view.input.as_ref().filter(|_| !answer["error"].is_string()).and_then(draw),
+                label: label.map(|label| (label.to_owned(), first == Some(label))),
                 name: path.strip_prefix(folder).map_or(path, |name| name.trim_start_matches('/')).to_owned(),
                 thumb: thumb(path),
                 said: said.into_iter().take(3).collect(),
                 error: answer["error"].as_str().unwrap_or_default().to_owned(),
             }
         };
+        let cards: Vec<AnswerCard> = rows.into_iter().take(PAGE_SIZE).map(card).collect();
+        let mut legend: Vec<LegendLine> = Vec::new();
+        if cards.iter().any(|card| card.drawing.is_some()) {
+            let of_each = answers.iter().flat_map(|answer| super::answer::legend(answer, &view.classes));
+            for line in of_each {
+                if !legend.iter().any(|known| known.class == line.class) {
+                    legend.push(LegendLine { value: String::new(), ..line });
+                }
+            }
+            legend.sort_by_key(|line| view.classes.iter().position(|class| *class == line.class));
+        }
+        let evaluation = view.evaluation.as_ref().map(|found| MeasuredSplit::new(None, found, view.curves.as_ref()));
         Self {
+            evaluation,
+            legend,
+            has_boxes: answers.iter().any(|answer| answer["boxes"].is_array()),
             layout,
             model,
             job: view.job.to_string(),
@@ -99,14 +130,14 @@ impl AnswersPage {
             classes,
             class: class.to_owned(),
             chosen,
-            cards: rows.into_iter().take(SHOWN).map(card).collect(),
+            cards,
             href,
         }
     }
 }
 
 /// The most frequent first.
-fn classes(rows: &[(Vec<Said>, &Value)], chosen: &str, list: &str) -> Vec<ClassLink> {
+fn classes(rows: &[(Vec<ScoredLabel>, &Value)], chosen: &str, list: &str) -> Vec<ClassLink> {
     let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
     for first in rows.iter().filter_map(|(said, _)| said.first()) {
         *counts.entry(&first.class).or_default() += 1;

@@ -6,11 +6,11 @@ use askama::{Template, filters::HtmlSafe};
 
 use super::{
     Meter, Moment, Unit,
-    sentence::{self, Circumstances, Sentence, again_with_memory},
+    sentence::{self, Sentence, SentenceContext, again_with_memory},
 };
 use crate::{
     model::{
-        EndReason, Gpu, Resources, Session, SessionState,
+        EndReason, Gpu, Outcome, Resources, Session, SessionState,
         ending::Deadline,
         gpus::labels,
         session::Placement,
@@ -37,6 +37,8 @@ pub struct Card {
     pub sentence: Sentence,
     /// Somebody asks whether its GPUs are still needed: who, and when.
     pub ask: Option<(String, Moment)>,
+    /// Its GPUs rest: for how long, and what that has cost.
+    pub idle_gpus: Option<String>,
     /// Whether the reader is the one who is asked.
     pub is_own: bool,
     /// True where the sentence is a warning: little time left, idle, no contact.
@@ -57,7 +59,7 @@ impl HtmlSafe for Card {}
 /// What a card needs to know besides the session.
 #[derive(Clone, Debug, Default)]
 pub struct CardContext {
-    pub around: Circumstances,
+    pub around: SentenceContext,
     /// What the app is called: `JupyterLab`.
     pub app_title: String,
     /// Where a person's browser goes to use it (`open_url` of the API).
@@ -70,6 +72,8 @@ pub struct CardContext {
     pub gpus_are_counted: bool,
     /// The last measurement of what it uses.
     pub sample: Option<Sample>,
+    /// What is said of its GPUs if they rest.
+    pub idle_gpus: Option<String>,
     pub csrf_token: String,
 }
 
@@ -77,33 +81,40 @@ pub struct CardContext {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     pub label: String,
-    pub look: Look,
+    pub look: ButtonStyle,
     pub target: Target,
     /// Asked before a script sends it; without a script it is sent at once.
     pub confirm: Option<String>,
 }
 
 impl Action {
-    pub(super) fn open(context: &CardContext, label: &str, look: Look) -> Self {
+    pub(super) fn open(context: &CardContext, label: &str, look: ButtonStyle) -> Self {
         Self { label: label.to_owned(), look, target: Target::Tab(context.open_url.clone()), confirm: None }
     }
 
     pub(super) fn keep(session: &Session) -> Self {
-        Self::post(session, "Keep".to_owned(), Look::Plain, "keep", "", String::new())
+        Self::post(session, "Keep".to_owned(), ButtonStyle::Plain, "keep", "", String::new())
     }
 
     pub(super) fn extend(session: &Session, seconds: i64) -> Self {
         let label = format!("Extend {}", human_duration(seconds));
-        Self::post(session, label, Look::Plain, "extend", "seconds", seconds.to_string())
+        Self::post(session, label, ButtonStyle::Plain, "extend", "seconds", seconds.to_string())
     }
 
     /// What happened to a job has been seen.
     pub(super) fn dismiss(job: String) -> Self {
         let target = Target::Post { path: "/me/notifications/seen".to_owned(), field: "job", value: job };
-        Self { label: "Dismiss".to_owned(), look: Look::Quiet, target, confirm: None }
+        Self { label: "Dismiss".to_owned(), look: ButtonStyle::Quiet, target, confirm: None }
     }
 
-    fn post(session: &Session, label: String, look: Look, verb: &str, field: &'static str, value: String) -> Self {
+    fn post(
+        session: &Session,
+        label: String,
+        look: ButtonStyle,
+        verb: &str,
+        field: &'static str,
+        value: String,
+    ) -> Self {
         let path = format!("/sessions/{}/{verb}", session.id);
         Self { label, look, target: Target::Post { path, field, value }, confirm: None }
     }
@@ -120,15 +131,15 @@ pub enum Target {
     Post { path: String, field: &'static str, value: String },
 }
 
-/// How a button is drawn.
+/// Selects the style of a button.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum ButtonStyle {
     Primary,
     Plain,
     Quiet,
 }
 
-impl Look {
+impl ButtonStyle {
     pub fn class(self) -> &'static str {
         match self {
             Self::Primary => "btn primary",
@@ -161,6 +172,7 @@ impl Card {
                 .as_ref()
                 .filter(|_| running)
                 .map(|asked| (asked.by.clone(), Moment::ago(asked.at, around.now))),
+            idle_gpus: context.idle_gpus.clone(),
             is_own: around.is_own,
             warns: class == "unknown" || idle || ends_soon,
             chips: chips(session, context),
@@ -172,7 +184,7 @@ impl Card {
     }
 }
 
-/// What a workload holds, in one line: `2 × A100 · 16 cores · 96 GB`.
+/// What a workload holds, in one line: `2 × A100 · 16 cores · 96 GiB`.
 #[must_use]
 pub fn resources_line(resources: &Resources, gpus: &[Gpu]) -> String {
     let model = gpus.first().map(|gpu| gpu.model.as_str()).or(resources.gpu_model.as_deref());
@@ -193,21 +205,25 @@ pub fn badge(session: &Session) -> (&'static str, &'static str) {
     if session.state.is_live() && session.unknown_since.is_some() {
         return ("unknown", "No contact");
     }
+    if session.state.is_live() && session.suspended_since.is_some() {
+        return ("outside", "Suspended");
+    }
     match session.state {
-        SessionState::Queued => ("queued", "Waiting"),
+        SessionState::Queued => ("queued", "Pending"),
         SessionState::Starting => ("starting", "Starting"),
         SessionState::Running => ("running", "Running"),
         SessionState::Stopping => ("stopping", "Stopping"),
-        SessionState::Ended if failed(session) => ("failed", "Failed"),
-        SessionState::Ended => ("ended", "Ended"),
-    }
-}
-
-fn failed(session: &Session) -> bool {
-    match session.end_reason {
-        Some(EndReason::Exited) => session.exit_code.is_some_and(|code| code != 0),
-        Some(reason) => reason.is_failure(),
-        None => false,
+        SessionState::Ended => match session.outcome() {
+            Some(Outcome::Failed) => ("failed", "Failed"),
+            Some(Outcome::OutOfMemory) => ("out-of-memory", "Out of memory"),
+            Some(Outcome::TimedOut) if session.end_reason == Some(EndReason::Idle) => ("timed-out", "Idle"),
+            Some(Outcome::TimedOut) => ("timed-out", "Timed out"),
+            // A session is there to be stopped, and a job to come to its end.
+            Some(Outcome::Cancelled) if session.job.is_none() => ("ended", "Stopped"),
+            Some(Outcome::Cancelled) => ("cancelled", "Cancelled"),
+            Some(Outcome::Succeeded) if session.job.is_some() => ("succeeded", "Succeeded"),
+            Some(Outcome::Succeeded) | None => ("ended", "Ended"),
+        },
     }
 }
 
@@ -244,7 +260,7 @@ fn facts(session: &Session, counted: bool) -> Vec<String> {
         .spec_is_whole
         .then(|| resources_line(&session.spec.resources, &session.gpus))
         .into_iter()
-        .chain((counted && session.state.is_live()).then(|| "GPUs only counted".to_owned()))
+        .chain((counted && session.state.is_live()).then(|| "GPUs by count only".to_owned()))
         .chain(session.spec.environment.clone().filter(|name| name != crate::environments::DEFAULT))
         .chain(session.spec.log_directory.as_ref().map(|path| format!("{what} in {path}")))
         .chain(ran)
@@ -280,11 +296,11 @@ fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> 
     let post = |label: String, look, verb: &str, field, value| Action::post(session, label, look, verb, field, value);
     let stop = |label: &str, question: &str| Action {
         confirm: Some(question.to_owned()),
-        ..post(label.to_owned(), Look::Quiet, "stop", "", String::new())
+        ..post(label.to_owned(), ButtonStyle::Quiet, "stop", "", String::new())
     };
     let log = Action {
         label: "Log".to_owned(),
-        look: Look::Quiet,
+        look: ButtonStyle::Quiet,
         target: Target::Link(format!("/sessions/{}#log", session.id)),
         confirm: None,
     };
@@ -292,24 +308,29 @@ fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> 
     let own = context.around.is_own;
     match session.state {
         SessionState::Queued => vec![cancel],
-        SessionState::Starting if own => vec![open("Open when ready", Look::Plain), log, cancel],
+        SessionState::Starting if own => vec![open("Open when ready", ButtonStyle::Plain), log, cancel],
         SessionState::Starting => vec![log, cancel],
         SessionState::Running => {
             let keep = (idle && own).then(|| Action::keep(session));
             let extend = context.extend_seconds.map(|seconds| Action::extend(session, seconds));
-            let stop = stop("Stop", "Stop this session? What is not saved is lost.");
-            own.then(|| open("Open", Look::Primary)).into_iter().chain(keep).chain(extend).chain([stop]).collect()
+            let stop = stop("Stop", "Stop this session? Unsaved work is lost.");
+            own.then(|| open("Open", ButtonStyle::Primary))
+                .into_iter()
+                .chain(keep)
+                .chain(extend)
+                .chain([stop])
+                .collect()
         }
         SessionState::Ended if own => {
             let again = match again_with_memory(session, context.around.most_memory_bytes) {
                 Some(bytes) => post(
                     format!("Start again with {}", human_size(bytes)),
-                    Look::Plain,
+                    ButtonStyle::Plain,
                     "start-again",
                     "memory",
                     form_size(bytes),
                 ),
-                None => post("Start again".to_owned(), Look::Plain, "start-again", "", String::new()),
+                None => post("Start again".to_owned(), ButtonStyle::Plain, "start-again", "", String::new()),
             };
             vec![again, log]
         }

@@ -90,7 +90,7 @@ pub struct GpuHolder {
     pub href: Option<String>,
 }
 
-/// A session whose GPUs rest.
+/// Names a session with idle GPUs.
 #[derive(Clone, Debug)]
 pub struct IdleRow {
     pub id: String,
@@ -211,7 +211,7 @@ impl Spark {
             }
         }
         #[expect(clippy::cast_precision_loss, reason = "counts of readings are small")]
-        let mean = |(sum, readings): (f64, i64)| (0 < readings).then(|| sum / readings as f64);
+        let mean = |(sum, readings): (f64, i64)| (readings > 0).then(|| sum / readings as f64);
         let means: Vec<Option<f64>> = sums.iter().copied().map(mean).collect();
         let total = sums.iter().fold((0.0, 0), |all, part| (all.0 + part.0, all.1 + part.1));
         let highest = means.iter().flatten().copied().fold(0.0, f64::max);
@@ -220,7 +220,7 @@ impl Spark {
         let bands = held.iter().map(|(from, to)| (place(*from), place(*to)));
         Self {
             path: path(&means),
-            held: bands.map(|(from, to)| (from, (to - from).max(0))).filter(|(_, width)| 0 < *width).collect(),
+            held: bands.map(|(from, to)| (from, (to - from).max(0))).filter(|(_, width)| *width > 0).collect(),
             mean: mean(total).map(|mean| (whole(mean), whole(highest))),
         }
     }

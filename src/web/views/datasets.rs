@@ -5,8 +5,11 @@ use askama::Template;
 
 use super::{FieldError, Moment};
 use crate::{
-    datasets::build::document::{Counts, Document, Image},
-    model::{Dataset, DatasetId, DatasetState, UserId},
+    datasets::build::{
+        document::{Counts, Document, Image},
+        inspect::Inspection,
+    },
+    model::{Dataset, DatasetId, DatasetState, JobId, UserId},
     web::{
         datasets::items::ItemView,
         page::{Layout, filters},
@@ -90,9 +93,35 @@ pub struct NewDatasetPage {
     pub form: DatasetForm,
     pub groups: Vec<String>,
     pub errors: Vec<FieldError>,
+    /// What the source would be read as, where that was asked for.
+    pub preview: Option<Inspection>,
+    /// Whether the errors are those of a preview.
+    pub is_preview: bool,
 }
 
 impl NewDatasetPage {
+    fn failure(&self) -> &'static str {
+        if self.is_preview { "The source cannot be read as asked." } else { "The dataset was not created." }
+    }
+
+    /// Returns the id of the input of a field, and no text for a link: messages name what they are about.
+    fn place(field: &str) -> (&str, &str) {
+        (field, "")
+    }
+
+    /// The folders of each split: the field, its name, and what was typed.
+    pub fn split_fields(&self) -> [(&'static str, &'static str, &str); 3] {
+        [
+            ("split_train", "Folders for training", &self.form.split_train),
+            ("split_val", "Folders for validation", &self.form.split_val),
+            ("split_test", "Folders for test", &self.form.split_test),
+        ]
+    }
+
+    pub fn is_splits(&self, value: &str) -> bool {
+        self.form.splits == value || (self.form.splits.is_empty() && value == "auto")
+    }
+
     /// The fault of a field, whatever the API calls it.
     pub fn error(&self, name: &str) -> Option<&str> {
         let here = |field: &str| field.rsplit('.').next() == Some(name);
@@ -117,30 +146,33 @@ impl NewDatasetPage {
     }
 
     /// The sources: the word, what people call it, and what it is.
-    pub fn sources() -> [(&'static str, &'static str, &'static str); 9] {
+    pub fn sources() -> [(&'static str, &'static str, &'static str); 12] {
         [
-            ("folder", "Folder", "a sub-folder for each class"),
-            ("zip", "Zip archive", "the same, packed"),
-            ("list", "List", "a text file of paths and labels"),
-            ("idx", "IDX", "the files of MNIST and its relatives"),
-            ("coco", "COCO", "boxes in one JSON file"),
-            ("yolo", "YOLO", "boxes in a text file for each picture"),
-            ("kitti", "KITTI", "the same in KITTI's columns"),
-            ("masks", "Masks", "a mask for each picture"),
-            ("generated", "Shapes", "drawn for a try"),
+            ("folder", "Folder", "one sub-folder for each class"),
+            ("zip", "Zip archive", "one folder for each class, in an archive"),
+            ("list", "List", "a text file with paths and labels"),
+            ("idx", "IDX", "files in the MNIST format"),
+            ("coco", "COCO", "boxes or outlines in JSON files"),
+            ("yolo", "YOLO", "boxes or outlines in one text file for each image"),
+            ("voc", "Pascal VOC", "boxes in one XML file for each image"),
+            ("cvat", "CVAT", "boxes or outlines in one XML file"),
+            ("labelstudio", "Label Studio", "an export as JSON, JSON-MIN or CSV"),
+            ("kitti", "KITTI", "boxes in text files in the KITTI format"),
+            ("masks", "Masks", "a mask for each image"),
+            ("generated", "Shapes", "synthetic images for demos"),
         ]
     }
 
     /// Paths that a source may have: the field, its name, which sources have it, and what is usual.
     pub fn paths() -> [(&'static str, &'static str, &'static str, &'static str); 9] {
         [
-            ("path", "Folder or file", "folder zip list coco yolo kitti masks", "~/pictures"),
-            ("root", "Paths are relative to", "list", "the folder of the list"),
-            ("annotations", "Annotations", "coco", "annotations.json"),
-            ("images", "Pictures", "idx coco kitti masks", "images"),
+            ("path", "Folder or file", "folder zip list coco yolo voc cvat labelstudio kitti masks", "~/images"),
+            ("root", "Paths are relative to", "list", "default: the folder of the list"),
+            ("annotations", "Annotations", "coco cvat labelstudio", "default: all that is found"),
+            ("images", "Images", "idx coco kitti masks", "images"),
             ("labels", "Labels", "idx kitti", "labels"),
-            ("test_images", "Pictures to test", "idx", "optional"),
-            ("test_labels", "Labels to test", "idx", "optional"),
+            ("test_images", "Test images", "idx", "optional"),
+            ("test_labels", "Test labels", "idx", "optional"),
             ("masks", "Masks", "masks", "masks"),
             ("colours", "Colours", "masks", "a file, or voc"),
         ]
@@ -148,10 +180,10 @@ impl NewDatasetPage {
 
     pub fn resizes() -> [(&'static str, &'static str); 4] {
         [
-            ("squash", "changes the proportions"),
-            ("crop", "cuts the longer side"),
-            ("fill", "pads the shorter side"),
-            ("half-crop", "half of each"),
+            ("squash", "stretches the image; its proportions change"),
+            ("crop", "cuts off both ends of the longer side"),
+            ("fill", "pads the shorter side with black"),
+            ("half-crop", "half cropped, half padded"),
         ]
     }
 }
@@ -177,6 +209,12 @@ pub struct DatasetForm {
     pub seed: String,
     pub min_per_class: String,
     pub max_per_class: String,
+    /// How the source is divided: as it states, not at all, or by the folders below.
+    pub splits: String,
+    pub split_train: String,
+    pub split_val: String,
+    pub split_test: String,
+    pub crowds: String,
     pub keep_duplicates: bool,
     pub licence: String,
     pub directory: String,
@@ -223,6 +261,11 @@ impl DatasetForm {
             seed: get("seed"),
             min_per_class: get("min_per_class"),
             max_per_class: get("max_per_class"),
+            splits: get("splits"),
+            split_train: get("split_train"),
+            split_val: get("split_val"),
+            split_test: get("split_test"),
+            crowds: get("crowds"),
             keep_duplicates: get("keep_duplicates") == "yes",
             licence: get("licence"),
             directory: get("directory"),
@@ -233,9 +276,10 @@ impl DatasetForm {
 
     pub fn kind(&self) -> &str {
         match self.source.as_str() {
-            "coco" | "yolo" | "kitti" => "detection",
             "masks" => "segmentation",
-            "generated" => &self.chosen_kind,
+            "coco" | "yolo" | "cvat" if self.chosen_kind == "segmentation" => "segmentation",
+            "kitti" | "voc" | "coco" | "yolo" | "cvat" => "detection",
+            "generated" | "labelstudio" => &self.chosen_kind,
             _ => "classification",
         }
     }
@@ -251,6 +295,7 @@ impl DatasetForm {
         match self.source.as_str() {
             "list" | "idx" => fields.push(("classes", &self.classes)),
             "generated" => fields.push(("count", &self.count)),
+            "coco" if self.crowds == "keep" => fields.push(("crowds", &self.crowds)),
             _ => {}
         }
         fields
@@ -268,17 +313,13 @@ pub struct DatasetPage {
     pub detail: String,
     pub notes: String,
     pub visibility: &'static str,
+    /// Which builds it or has built it; for its owner alone.
+    pub job: Option<JobId>,
     /// While it is built: done, of how many, and in words.
     pub progress: Option<(u64, u64, String)>,
     /// Why its directory cannot be shown.
     pub unreachable: Option<String>,
     pub inside: Option<DatasetInside>,
-}
-
-impl DatasetPage {
-    pub fn is_visibility(&self, value: &str) -> bool {
-        self.visibility == value
-    }
 }
 
 /// What is in a dataset.

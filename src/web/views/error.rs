@@ -19,12 +19,12 @@ pub struct ErrorPage {
     pub kind: String,
     pub request_id: String,
     /// The first one is the button; empty offers the home page.
-    pub ways: Vec<Way>,
+    pub ways: Vec<ErrorLink>,
 }
 
-/// A way on from an error.
+/// Links from an error page to a next step.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct ErrorLink {
     pub href: String,
     pub label: String,
 }
@@ -59,10 +59,10 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         "malformed",
         Explanation {
             status: 400,
-            title: "The request cannot be read",
-            meaning: "It is not valid JSON, a parameter has the wrong type, or an address is not one of ours.",
-            user: "Read the detail: it names the place. The API page shows what each route expects.",
-            administrator: "Nothing to do, unless a proxy in front of the portal changes requests.",
+            title: "Malformed request",
+            meaning: "The body is not valid JSON, a parameter has the wrong type, or the address is invalid.",
+            user: "The detail names the place. The API page shows what each route expects.",
+            administrator: "Nothing to do, unless a reverse proxy changes requests.",
         },
     ),
     (
@@ -71,8 +71,8 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
             status: 401,
             title: "Not signed in",
             meaning: "The sign-in has expired or ended, or the token is unknown, revoked or expired.",
-            user: "Sign in again, or make a new token on the settings page.",
-            administrator: "See the audit log for when the login or token ended, and whether the account is disabled.",
+            user: "Sign in again, or create a new token on the settings page.",
+            administrator: "The audit log shows when the login or token ended, and whether the account is disabled.",
         },
     ),
     (
@@ -80,9 +80,9 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         Explanation {
             status: 403,
             title: "Not allowed",
-            meaning: "You are known, but this is not yours to do: your role or the token's scopes do not include it.",
+            meaning: "You are signed in, but your role or the token's scopes do not include this action.",
             user: "Use a token with the scope that the detail names, or ask an administrator.",
-            administrator: "Roles are set with ‘lyceum admin user’; scopes are chosen when a token is made.",
+            administrator: "Set roles with ‘lyceum admin user’. Scopes are selected when a token is created.",
         },
     ),
     (
@@ -90,9 +90,11 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         Explanation {
             status: 403,
             title: "The request did not come from the portal's own pages",
-            meaning: "A change needs proof that one of the portal's pages asked for it. It was missing or did not match.",
-            user: "Go back, load the page anew and try again. Programs should use a token, which needs no such proof.",
-            administrator: "Behind a reverse proxy, set ‘public_url’ to the address that people type, and pass the Host header on.",
+            meaning: "A change must come from one of the portal's own pages. The proof of that was missing or did not \
+                      match.",
+            user: "Go back, reload the page and try again. Programs should use a token, which needs no such proof.",
+            administrator: "Behind a reverse proxy, set ‘public_url’ to the address that users type, and pass the Host \
+                            header on.",
         },
     ),
     (
@@ -100,17 +102,18 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         Explanation {
             status: 404,
             title: "Not found",
-            meaning: "There is no such thing, or it is not yours: the portal does not tell the two apart.",
-            user: "Check the address, and that you are signed in as the right person.",
-            administrator: "Other people's things answer the same to administrators on purpose.",
+            meaning: "It does not exist, or it is not yours. The portal does not reveal which.",
+            user: "Check the address, and that you are signed in with the right account.",
+            administrator: "Some resources are visible only to their owner. Administrators also get this error for \
+                            them, on purpose.",
         },
     ),
     (
         "method-not-allowed",
         Explanation {
             status: 405,
-            title: "This address does not take that method",
-            meaning: "The address exists, but answers to other methods.",
+            title: "Method not allowed",
+            meaning: "The address exists, but it does not support this method.",
             user: "The API page lists the methods of each route.",
             administrator: "Nothing to do.",
         },
@@ -119,9 +122,10 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         "conflict",
         Explanation {
             status: 409,
-            title: "It does not fit the state it is in",
-            meaning: "For instance an ended session cannot be extended, and a running job cannot be deleted.",
-            user: "Look at its state now; the detail says what would fit.",
+            title: "Conflict with the current state",
+            meaning: "The action is not possible in the current state. For example, an ended session cannot be \
+                      extended, and a running job cannot be deleted.",
+            user: "Check the current state. The detail says what is possible.",
             administrator: "Nothing to do.",
         },
     ),
@@ -129,10 +133,12 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         "over-quota",
         Explanation {
             status: 409,
-            title: "Over your quota, now and later",
-            meaning: "More is asked for than you may ever have, or than the largest machine has. What would fit later waits instead.",
-            user: "Ask for less: each reason says used, asked and limit, and what would change it.",
-            administrator: "Limits are set with ‘lyceum admin quota’, for everybody or for one person, with an end date if you like.",
+            title: "Over your quota",
+            meaning: "The request exceeds your limits, or the size of the largest machine, so it can never start. \
+                      Requests that could start later wait instead.",
+            user: "Request less. Each reason lists the usage, the requested amount and the limit, and what to do.",
+            administrator: "Set limits with ‘lyceum admin quota’, for all users or for one user, optionally with an \
+                            end date.",
         },
     ),
     (
@@ -140,19 +146,20 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         Explanation {
             status: 410,
             title: "The session has ended",
-            meaning: "Its program is gone and its address answers no more. Files in the home directory are untouched.",
-            user: "Its page says why it ended, and starts it again.",
-            administrator: "Its history and its log stay until they are cleaned up.",
+            meaning: "Its program has stopped and its address no longer works. Files in the home directory are not \
+                      affected.",
+            user: "The session's page shows why it ended. You can start it again there.",
+            administrator: "Its history and its log are kept until they are cleaned up.",
         },
     ),
     (
         "stale",
         Explanation {
             status: 412,
-            title: "Somebody else changed it first",
-            meaning: "The version that you changed is no longer the newest.",
-            user: "Load it anew and make your change again.",
-            administrator: "The audit log says who changed it.",
+            title: "Changed by another request",
+            meaning: "Your change is based on a version that is no longer current.",
+            user: "Reload it and repeat your change.",
+            administrator: "The audit log shows who changed it.",
         },
     ),
     (
@@ -160,18 +167,19 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         Explanation {
             status: 413,
             title: "Too large",
-            meaning: "The request is larger than this address takes. Nothing of it was kept.",
-            user: "Send less; the detail says the limit.",
-            administrator: "The limit of requests protects the portal's memory; that of uploaded files is ‘files.max_upload’.",
+            meaning: "The request is larger than this address accepts. Nothing was stored.",
+            user: "Send less. The detail states the limit.",
+            administrator: "The limit for requests protects the portal's memory. The limit for uploaded files is \
+                            ‘files.max_upload’.",
         },
     ),
     (
         "unsatisfiable",
         Explanation {
             status: 416,
-            title: "There is no such part of it",
-            meaning: "A part of a file was asked for that begins beyond its end.",
-            user: "Nothing is left to download, or the file has become shorter: download it anew.",
+            title: "Range not satisfiable",
+            meaning: "The requested part of the file begins after the end of the file.",
+            user: "Nothing is left to download, or the file has become shorter. Download it again.",
             administrator: "Nothing to do.",
         },
     ),
@@ -179,9 +187,10 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         "invalid-fields",
         Explanation {
             status: 422,
-            title: "Some fields are not right",
-            meaning: "The request can be read, but a value is missing, unknown or out of bounds. Nothing was made.",
-            user: "Each entry of ‘errors’ names a field and what would be right.",
+            title: "Some fields are invalid",
+            meaning: "The request is well-formed, but a value is missing, unknown or out of range. Nothing was \
+                      changed.",
+            user: "Each entry of ‘errors’ names a field and what it accepts.",
             administrator: "Nothing to do.",
         },
     ),
@@ -189,40 +198,42 @@ const EXPLANATIONS: [(&str, Explanation); 17] = [
         "too-many-requests",
         Explanation {
             status: 429,
-            title: "Too many attempts",
-            meaning: "So many came in so short a time that the portal slows down. Nobody is locked out for ever.",
-            user: "Wait as long as Retry-After says, then try again.",
-            administrator: "Many failed sign-ins are in the audit log with their addresses.",
+            title: "Too many requests",
+            meaning: "Too many requests or sign-in attempts arrived in a short time. The block is temporary.",
+            user: "Wait for the time in Retry-After, then try again.",
+            administrator: "The audit log lists repeated failed sign-ins with their addresses.",
         },
     ),
     (
         "internal",
         Explanation {
             status: 500,
-            title: "A fault in the portal",
-            meaning: "Something went wrong inside. Running sessions are not touched by it.",
-            user: "Try again; if it stays, give your administrator the request id of the page.",
-            administrator: "The log holds the cause beside the same request id.",
+            title: "Internal error",
+            meaning: "An error occurred in the portal. Running sessions are not affected.",
+            user: "Try again. If it persists, give your administrator the request id shown on the page.",
+            administrator: "The log has the cause under the same request id.",
         },
     ),
     (
         "unavailable",
         Explanation {
             status: 503,
-            title: "Not available right now",
-            meaning: "The directory, the database or the scheduler does not answer. Running sessions go on.",
+            title: "Temporarily unavailable",
+            meaning: "The directory, the database or the scheduler does not respond. Running sessions continue.",
             user: "Try again in a moment.",
-            administrator: "‘lyceum check’ says which part is away and how to mend it.",
+            administrator: "‘lyceum check’ shows which part does not respond and how to fix it.",
         },
     ),
     (
         "maintenance",
         Explanation {
             status: 503,
-            title: "Nothing starts during maintenance",
-            meaning: "An administrator has announced maintenance. What waits keeps its place in the order and starts afterwards.",
-            user: "Try again when it is over: the detail says when, and ‘Retry-After’ in how many seconds.",
-            administrator: "It is ended under Admin, Maintenance, or with ‘lyceum admin maintenance off’.",
+            title: "No starts during maintenance",
+            meaning: "An administrator has announced maintenance. Pending sessions and jobs keep their position and \
+                      start afterwards.",
+            user: "Try again after maintenance. The detail says when it ends, and ‘Retry-After’ gives the seconds \
+                   until then.",
+            administrator: "End it under Admin, Maintenance, or with ‘lyceum admin maintenance off’.",
         },
     ),
 ];

@@ -109,6 +109,6 @@ impl FilesPage {
     }
 
     fn has_choice(&self) -> bool {
-        1 < self.roots.len()
+        self.roots.len() > 1
     }
 }

@@ -34,11 +34,11 @@ pub struct LoopLine {
 impl LoopLine {
     /// Says what is wrong, unless the error beside it does, and what to do.
     fn trouble(&self) -> String {
-        let Finding { what, mend, .. } = &self.finding;
+        let Finding { what, fix, .. } = &self.finding;
         if self.error.as_ref().is_some_and(|(_, error)| what.contains(error.as_str())) {
-            as_sentence(mend)
+            as_sentence(fix)
         } else {
-            format!("{} {}", as_sentence(what), as_sentence(mend))
+            format!("{} {}", as_sentence(what), as_sentence(fix))
         }
     }
 }
@@ -75,6 +75,6 @@ impl HealthPage {
         };
         let parts = [told(count(Level::Fault), "error"), told(count(Level::Warning), "warning")];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { "Everything is well.".to_owned() } else { format!("{}.", parts.join(", ")) }
+        if parts.is_empty() { "No problems found.".to_owned() } else { format!("{}.", parts.join(", ")) }
     }
 }

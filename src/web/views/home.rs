@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Card, InvitationRow, JobRow, Meter, Moment, StorageNote};
+use super::{Card, InvitationRow, JobRow, Meter, Moment, More, StorageNote};
 use crate::web::page::{Layout, filters};
 
 /// The first page after sign-in.
@@ -26,8 +26,11 @@ pub struct Home {
     pub environment: Option<EnvironmentBanner>,
     /// Live sessions, newest first.
     pub live: Vec<Card>,
+    pub more_live: More,
     /// Live jobs, newest first.
     pub jobs: Vec<JobRow>,
+    /// Whether there are more live jobs than these.
+    pub has_more_jobs: bool,
     /// Ended lately, newest first; the handler bounds how many.
     pub ended: Vec<Card>,
 }

@@ -4,8 +4,8 @@
 use askama::Template;
 
 use super::{
-    EnvironmentChoice, FieldError, Fit, Meter, Moment, NewSessionForm, Sentence, SizeTile, Sliders, Verdict,
-    resources_line,
+    AdmissionPreview, EnvironmentChoice, FieldError, Fit, ImageChoice, Meter, Moment, NewSessionForm, Sentence,
+    SizeTile, Sliders, resources_line,
 };
 use crate::{
     model::{EndReason, Job, Session, SessionState, Timestamp, hold::Dependency, time::human_duration},
@@ -69,7 +69,7 @@ impl JobsPage {
 
     pub const STATES: [(&'static str, &'static str); 5] = [
         ("live", "Not ended"),
-        ("queued", "Waiting"),
+        ("queued", "Pending"),
         ("running", "Running"),
         ("stopping", "Stopping"),
         ("ended", "Ended"),
@@ -147,6 +147,8 @@ pub struct NewJob {
     /// Groups that can be charged; one or none asks nothing.
     pub groups: Vec<String>,
     pub environments: Vec<EnvironmentChoice>,
+    /// Container images; none asks nothing.
+    pub images: Vec<ImageChoice>,
     /// As in `NewSession`.
     pub modules: Option<Vec<(String, String, String)>>,
     pub own_environments: Vec<String>,
@@ -157,7 +159,7 @@ pub struct NewJob {
     pub form: NewSessionForm,
     pub work: WorkForm,
     pub errors: Vec<FieldError>,
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<AdmissionPreview>,
     /// The job that this one repeats: id and name.
     pub copy_of: Option<(String, String)>,
     /// The portal's own address, for “Show as curl”.
@@ -181,7 +183,7 @@ impl SlurmForm {
         ("Several nodes", include_str!("../../../templates/jobs/scripts/nodes.sh")),
         ("MPI", include_str!("../../../templates/jobs/scripts/mpi.sh")),
         ("An Apptainer container", include_str!("../../../templates/jobs/scripts/apptainer.sh")),
-        ("Cores alone", include_str!("../../../templates/jobs/scripts/cores.sh")),
+        ("CPU cores only", include_str!("../../../templates/jobs/scripts/cores.sh")),
     ];
 }
 
@@ -212,6 +214,29 @@ pub struct WorkForm {
     pub live: Vec<(String, String)>,
 }
 
+impl WorkForm {
+    /// Sums up what is set among the options that few jobs need; empty: nothing is.
+    pub fn advanced(&self) -> String {
+        let number = |text: &str, least: i64| text.trim().parse::<i64>().ok().filter(|number| least < *number);
+        let counted = |count: Option<i64>, one: &str, many: &str| {
+            count.map(|count| format!("{count} {}", if count == 1 { one } else { many }))
+        };
+        let of = |texts: std::str::SplitWhitespace<'_>| i64::try_from(texts.count()).ok().filter(|count| 0 < *count);
+        let variables = self.variables.lines().filter(|line| !line.trim().is_empty()).count();
+        let (nodes, tasks) =
+            self.slurm.as_ref().map_or(("", ""), |slurm| (slurm.nodes.as_str(), slurm.tasks_per_node.as_str()));
+        let set = [
+            counted(number(nodes, 1), "node", "nodes"),
+            counted(number(tasks, 1), "task per node", "tasks per node"),
+            counted(number(&self.retries, 0), "retry", "retries"),
+            counted(of(self.after.split_whitespace()), "dependency", "dependencies"),
+            counted(i64::try_from(variables).ok().filter(|count| 0 < *count), "variable", "variables"),
+            self.login_shell.then(|| "login shell".to_owned()),
+        ];
+        set.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// In what the jobs of a sweep differ, as it was typed.
 #[derive(Clone, Debug, Default)]
 pub struct SeveralForm {
@@ -234,35 +259,52 @@ impl SeveralForm {
 }
 
 impl NewJob {
-    const NEEDS: [(&'static str, &'static str); 3] =
-        [("ok", "have succeeded"), ("any", "have ended"), ("failed", "have failed")];
+    /// Jobs have no light size.
+    pub fn own_size(&self) -> Option<String> {
+        None
+    }
+
+    const NEEDS: [(&'static str, &'static str); 3] = [
+        ("ok", "succeeded (afterok)"),
+        ("any", "ended in any way (afterany)"),
+        ("failed", "did not succeed (afternotok)"),
+    ];
 
     /// What is wrong with a field, for the line beside it.
     pub fn error(&self, field: &str) -> Option<&str> {
         self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
     }
 
-    fn label(field: &str) -> &str {
-        match field {
+    /// Returns whether the advanced options are unfolded: some are set, or one is wrong.
+    pub fn shows_advanced(&self) -> bool {
+        const FIELDS: [&str; 7] =
+            ["nodes", "tasks_per_node", "retries", "retry_wait_seconds", "after", "variables", "needs"];
+        !self.work.advanced().is_empty() || FIELDS.iter().any(|field| self.error(field).is_some())
+    }
+
+    /// Returns the id and the label of a field, for the link in the summary of what is wrong.
+    fn place(field: &str) -> (&str, &str) {
+        let label = match field {
             "command" => "Command",
             "script" => "Script",
             "arguments" => "Arguments",
             "nodes" => "Nodes",
-            "tasks_per_node" => "Tasks on each",
-            "sbatch" => "Slurm’s lines",
+            "tasks_per_node" => "Tasks per node",
+            "sbatch" => "Slurm script",
             "variables" => "Environment variables",
-            "retries" => "Tries again",
-            "retry_wait_seconds" => "Seconds between tries",
-            "after" => "After",
+            "retries" => "Retries",
+            "retry_wait_seconds" => "Retry delay (seconds)",
+            "after" => "Depends on",
             "array" => "Array",
             "parameters" => "Parameters",
             "trials" => "Trials",
             "repeat" => "Repeat",
-            "parallel" => "At once",
+            "parallel" => "Parallel tasks",
             "metric" => "Metric",
-            "stop_after_step" => "End those behind from step",
-            other => super::NewSession::label(other),
-        }
+            "stop_after_step" => "Early stopping after step",
+            other => super::NewSession::place(other).1,
+        };
+        (field, label)
     }
 }
 
@@ -288,6 +330,12 @@ pub struct ShowJob {
     pub caveats: Vec<&'static str>,
     /// Who asked whether its GPUs are still needed, and when.
     pub ask: Option<(String, Moment)>,
+    /// Its GPUs rest: for how long, and what that has cost.
+    pub idle_gpus: Option<String>,
+    /// What its program writes for its owner while it runs.
+    pub program_notes: Vec<String>,
+    /// A smaller request that would have sufficed, as a sentence; after the end.
+    pub advice: Option<String>,
     pub is_own: bool,
     pub is_live: bool,
     /// Where a terminal inside it opens.
@@ -304,7 +352,7 @@ pub struct ShowJob {
     pub facts: Vec<(&'static str, String)>,
     /// The sweep that it is a task of: id and name.
     pub sweep: Option<(String, String)>,
-    pub follows: Vec<Followed>,
+    pub follows: Vec<FollowedJob>,
     pub moments: Vec<(&'static str, Moment)>,
     pub notes: Markdown,
     /// What stands in the form.
@@ -314,7 +362,7 @@ pub struct ShowJob {
 
 /// A job that another one was to follow.
 #[derive(Clone, Debug)]
-pub struct Followed {
+pub struct FollowedJob {
     pub id: String,
     /// `None` where it was deleted.
     pub name: Option<String>,
@@ -322,7 +370,7 @@ pub struct Followed {
     pub words: &'static str,
 }
 
-impl From<Dependency> for Followed {
+impl From<Dependency> for FollowedJob {
     fn from(dependency: Dependency) -> Self {
         let (name, words) = match dependency.found {
             Some((name, outcome)) => (Some(name), outcome.words()),
@@ -342,8 +390,13 @@ pub struct JobForm {
 }
 
 impl ShowJob {
+    /// Returns whether it ended by a failure: then its log comes first, and how to go on.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.class, "failed" | "out-of-memory" | "timed-out")
+    }
+
     pub const VISIBILITIES: [(&'static str, &'static str); 3] =
-        [("private", "I alone"), ("group", "people of my groups"), ("everybody", "everybody")];
+        [("private", "Only me"), ("group", "My groups"), ("everybody", "Everyone")];
 }
 
 /// One line of a job's timeline.
@@ -361,6 +414,21 @@ pub struct TimelineLine {
 mod tests {
     use super::*;
     use crate::model::session::example;
+
+    #[test]
+    fn what_is_set_among_the_advanced_options_is_summed_up() {
+        let plain = WorkForm { retries: "0".to_owned(), variables: "\n".to_owned(), ..WorkForm::default() };
+        assert_eq!(plain.advanced(), "");
+        let set = WorkForm {
+            retries: "2".to_owned(),
+            after: "a b".to_owned(),
+            variables: "SEED=7\n".to_owned(),
+            login_shell: true,
+            slurm: Some(SlurmForm { nodes: "1".to_owned(), tasks_per_node: "4".to_owned(), ..SlurmForm::default() }),
+            ..WorkForm::default()
+        };
+        assert_eq!(set.advanced(), "4 tasks per node, 2 retries, 2 dependencies, 1 variable, login shell");
+    }
 
     #[test]
     fn outcomes_in_a_word() {

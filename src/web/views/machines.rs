@@ -19,6 +19,7 @@ pub struct MachinesPage {
     /// What the reader could get now.
     pub offers: Vec<OfferRow>,
     pub partitions: Vec<PartitionRow>,
+    pub reservations: Vec<ReservationRow>,
     /// `None`: the site shows them to operators alone.
     pub nodes: Option<NodeTable>,
 }
@@ -28,7 +29,7 @@ pub struct MachinesPage {
 pub struct OfferRow {
     /// `2 × a100`, or `no GPU`.
     pub gpus: String,
-    /// `4 cores · 8 GB`
+    /// `4 cores · 8 GiB`
     pub rest: String,
     pub longest: String,
     pub partition: String,
@@ -49,6 +50,21 @@ pub struct PartitionRow {
     pub longest: String,
     /// Everybody's jobs that run and that wait; `None`: the site shows them to operators alone.
     pub jobs: Option<(i64, i64)>,
+}
+
+/// Nodes that are kept for some users, or for maintenance.
+#[derive(Clone, Debug)]
+pub struct ReservationRow {
+    pub name: String,
+    pub state: StateBadge,
+    pub from: Moment,
+    pub to: Moment,
+    pub nodes: usize,
+    /// The first of them by name.
+    pub names: String,
+    /// Users and accounts that may use it; empty for none.
+    pub who: String,
+    pub is_maintenance: bool,
 }
 
 /// A page of the nodes.

@@ -2,7 +2,7 @@
 //! SVG, because the content policy allows no style attributes. And what is said of storage, the
 //! one limit that only warns.
 
-use crate::model::size::human_size;
+use crate::model::{quota::Source, size::human_size};
 
 /// One bar.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,12 +52,12 @@ impl Meter {
 
     /// Whether so little is left that the bar changes its colour.
     pub fn is_tight(&self) -> bool {
-        self.limit.is_some_and(|limit| 0 < limit && 90 <= self.used_percent())
+        self.limit.is_some_and(|limit| limit > 0 && self.used_percent() >= 90)
     }
 
     fn percent(&self, value: i64) -> i64 {
         match self.limit {
-            Some(limit) if 0 < limit => {
+            Some(limit) if limit > 0 => {
                 let hundredths = i128::from(value.max(0)) * 100 / i128::from(limit);
                 i64::try_from(hundredths.min(100)).expect("at most 100")
             }
@@ -86,7 +86,7 @@ pub struct StorageNote {
 impl StorageNote {
     /// From 80 % on, and more urgently from 95 % on. Nothing is stopped for it.
     #[must_use]
-    pub fn new(used: i64, limit: i64, source: &str) -> Option<Self> {
+    pub fn new(used: i64, limit: i64, source: &Source) -> Option<Self> {
         let percent = i128::from(used.max(0)) * 100 / i128::from(limit.max(1));
         let class = match percent {
             ..80 => return None,
@@ -96,13 +96,13 @@ impl StorageNote {
         let (held, allowed) = (human_size(used), human_size(limit));
         let sentence = if used <= limit {
             format!(
-                "Your home folder holds {held} of the {allowed} that you may keep ({source}), which is {percent} %. \
-                 Delete or move what you no longer need."
+                "Your home folder uses {held} of your {allowed} ({source}), which is {percent} %. Delete or move files \
+                 that you no longer need."
             )
         } else {
             format!(
-                "Your home folder holds {held}; you may keep {allowed} ({source}). Nothing is stopped for that, but \
-                 delete or move what you no longer need."
+                "Your home folder uses {held}; your limit is {allowed} ({source}). Nothing is stopped for that, but \
+                 delete or move files that you no longer need."
             )
         };
         Some(Self { class, sentence })
@@ -118,14 +118,14 @@ mod tests {
         let gib = |count: i64| count << 30;
         for (used, class) in [(79, None), (80, Some("warn")), (94, Some("warn")), (95, Some("bad")), (101, Some("bad"))]
         {
-            let note = StorageNote::new(gib(used), gib(100), "default");
+            let note = StorageNote::new(gib(used), gib(100), &Source::Default);
             assert_eq!(note.map(|note| note.class), class, "{used}");
         }
-        assert_eq!(StorageNote::new(0, 0, ""), None);
-        assert_eq!(StorageNote::new(1, 0, "").unwrap().class, "bad", "none is allowed");
-        let over = StorageNote::new(gib(101), gib(100), "group vision").unwrap();
-        assert!(over.sentence.contains("you may keep 100 GB (group vision)"), "{over:?}");
-        assert!(StorageNote::new(i64::MAX, i64::MAX, "").unwrap().sentence.contains("100 %"));
+        assert_eq!(StorageNote::new(0, 0, &Source::Default), None);
+        assert_eq!(StorageNote::new(1, 0, &Source::Default).unwrap().class, "bad", "none is allowed");
+        let over = StorageNote::new(gib(101), gib(100), &Source::Group("vision".to_owned())).unwrap();
+        assert!(over.sentence.contains("your limit is 100 GiB (group vision)"), "{over:?}");
+        assert!(StorageNote::new(i64::MAX, i64::MAX, &Source::Default).unwrap().sentence.contains("100 %"));
     }
 
     #[test]

@@ -10,93 +10,109 @@ mod card;
 mod chart;
 mod cluster;
 mod datasets;
+mod drawn;
 mod entry;
 mod error;
+mod evaluation;
 mod files;
 mod groups;
 mod health;
 mod home;
+mod images;
 mod jobs;
-mod judged;
 mod machines;
 mod meter;
+mod model_details;
 mod models;
 mod moment;
+mod more;
 mod new_session;
 mod notice;
+mod notification_form;
 mod packages;
 mod people;
+mod plots;
 mod precisions;
+mod predictions;
 mod queue;
 mod quotas;
 mod results;
 mod runs;
+mod search;
 mod sentence;
 mod session;
+mod sessions;
 mod settings;
 mod standalone;
 mod sweeps;
-mod told;
 mod usage;
 
 pub use announcements::{
     AnnouncementForm, AnnouncementLine, AnnouncementPage, AnnouncementRow, AnnouncementStrip, AnnouncementsPage,
     MaintenanceForm, MaintenancePage,
 };
-pub use answer::{AnswerPage, LayerRow, Said, said};
+pub use answer::{AnswerPage, LayerRow, ScoredLabel, said};
 pub use answers::{AnswerCard, AnswersPage, ClassLink};
 pub use audit::{AuditFilter, AuditLine, AuditPage};
-pub use card::{Action, Card, CardContext, Look, Target, badge as session_badge, resources_line};
+pub use card::{Action, ButtonStyle, Card, CardContext, Target, badge as session_badge, resources_line};
 pub use chart::{Amount, Bar, Chart, Mark};
 pub use cluster::{ClusterPage, GpuHolder, GpuRow, IdleRow, Matrix, MatrixCell, NoGpus, NodeStrip, Spark, TimeChoice};
 pub use datasets::{
     ClassBar, DatasetForm, DatasetInside, DatasetPage, DatasetRow, DatasetsPage, DrawnBox, ItemCard, ItemFilter,
     NewDatasetPage, SideBar,
 };
+pub use drawn::{Drawing, DrawnObject, LegendLine, colour_of, legend_line, legend_of};
 pub use entry::{ApiDocs, Login};
-pub use error::{ErrorPage, Explanation, Problem, Way, explain};
+pub use error::{ErrorLink, ErrorPage, Explanation, Problem, explain};
+pub use evaluation::{HeatCell, HeatMap, MeasuredSplit, shown_metric};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
 pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, InvitationRow, MemberRow};
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
+pub use images::{ImageForm, ImageRow, ImagesPage, PullProgress, StorageRow, StorageView};
 pub use jobs::{
-    Followed, JobForm, JobRow, JobSearch, JobsPage, NewJob, SeveralForm, ShowJob, SlurmForm, TimelineLine, WorkForm,
+    FollowedJob, JobForm, JobRow, JobSearch, JobsPage, NewJob, SeveralForm, ShowJob, SlurmForm, TimelineLine, WorkForm,
     outcome,
 };
-pub use judged::{LayerLine, LayerTable, LineageRows, PreviewPage, PreviewPair, Relative};
-pub use machines::{MachineRow, MachinesPage, NodeTable, OfferRow, PartitionRow};
+pub use machines::{MachineRow, MachinesPage, NodeTable, OfferRow, PartitionRow, ReservationRow};
 pub use meter::{Meter, StorageNote, Unit};
+pub use model_details::{LayerLine, LayerTable, LineageRows, PreviewPage, PreviewPair, Relative};
 pub use models::{
-    HeatCell, HeatMap, MeasuredSplit, ModelForm, ModelInside, ModelPage, ModelRow, ModelsPage, NewModelPage,
-    PredictionCard, PredictionsPage, TestRow, facts_of,
+    ImportForm, ModelForm, ModelInside, ModelPage, ModelRow, ModelsPage, NewModelPage, TestRow, facts_of,
 };
 pub use moment::{Moment, Show};
+pub use more::More;
 pub use new_session::{
-    AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,
+    AdmissionPreview, AppTile, EnvironmentChoice, FieldError, Fit, ImageChoice, NewSession, NewSessionForm, SizeTile,
+    Slider, Sliders,
 };
 pub use notice::{NoticeLine, Notices};
+pub use notification_form::{NotificationForm, NotificationRow};
 pub use packages::{OverlayPanel, Packages};
 pub use people::{
     BelongingRow, NewUserForm, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
 };
+pub use plots::{Plot, PlotLine, Plots, Reliability, ReliabilityBar};
 pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, ScalingLine, ScalingTable};
+pub use predictions::{PredictionCard, PredictionsPage};
 pub use queue::{QueuePage, QueueRow};
 pub use quotas::{
-    ChangeLine, Choice, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, OverLine,
-    PersonPanel, QuotaColumns, QuotaGroupRow, QuotaGroupsPage, QuotaRow, QuotaSearch, QuotaStrip, QuotasPage, Refusal,
-    RefusedLine, SlurmPanel, Source, Typed, field_words, limit_words, over_verdict,
+    ChangeLine, Choice, EnteredAmount, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes,
+    OverLine, PersonPanel, QuotaColumns, QuotaGroupRow, QuotaGroupsPage, QuotaRow, QuotaSearch, QuotaStrip, QuotasPage,
+    Refusal, RefusedLine, SlurmPanel, Source, field_words, limit_words, over_verdict,
 };
 pub use results::{
     CellView, ColumnChoice, GroupView, Head, LINE_HEIGHT, LINE_WIDTH, ResultLineView, ResultsView, SpreadView, area,
     bounds, path,
 };
 pub use runs::{CurveRow, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, number, passed_over};
-pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};
-pub use session::{Happening, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
+pub use search::{FoundItem, SearchPage};
+pub use sentence::{Piece, Sentence, SentenceContext, again_with_memory, as_sentence, sentence};
+pub use session::{HistoryEntry, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
+pub use sessions::{SessionRow, SessionSearch, SessionsPage};
 pub use settings::{NewToken, OwnGroup, ScopeChoice, Settings, TokenRow};
-pub use standalone::{Ended, TerminalPage, Waiting};
+pub use standalone::{Ended, TerminalPage, WaitingPage};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};
-pub use told::{Told, ToldRow};
 pub use usage::{
     Budget, ComparePage, EndedLine, HistoryFilter, RangeChooser, RangeTab, SpanRow, UsagePage, UsageTabs, UsedRow,
     end_reason_word,

@@ -1,26 +1,22 @@
-//! `/models`: the list, the form of a training, and one model with its measures. A heat map is a
-//! table whose cells are links and have one of ten classes of colour, because the content policy knows no styles.
-
-use std::collections::BTreeMap;
+//! `/models`: the list, the form of a training, and one model. Its evaluation is in `evaluation`, its
+//! predictions are in `predictions`.
 
 use askama::Template;
 use serde_json::Value;
 
-use super::{FieldError, LayerTable, LineageRows, Moment, PrecisionsPart, ScalingTable};
+use super::{
+    FieldError, LayerTable, LegendLine, LineageRows, MeasuredSplit, Moment, PrecisionsPart, PredictionCard,
+    ScalingTable,
+};
 use crate::{
-    model::{Model, ModelId, UserId, trained::ModelState},
-    models::{self, Confusion, Evaluation, Snapshots, schema},
+    model::{Model, UserId, trained::ModelState},
+    models::{self, Snapshots, TrainingProgress, schema},
     web::{
         href::href,
         models::form::{FIELDS, GOES_ON, OWN_NETWORK, of_policy},
         page::{Layout, filters},
     },
 };
-
-/// Up to so many classes the whole confusion is drawn.
-const LARGEST_MAP: usize = 40;
-/// Of more classes, what was confused most often.
-const WORST_PAIRS: usize = 20;
 
 /// `/models`
 #[derive(Debug, Template)]
@@ -32,6 +28,21 @@ pub struct ModelsPage {
     pub rows: Vec<ModelRow>,
     pub first_href: Option<String>,
     pub next_href: Option<String>,
+    pub import: ImportForm,
+}
+
+/// What was typed to import a bundle, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct ImportForm {
+    pub name: String,
+    pub path: String,
+    pub errors: Vec<FieldError>,
+}
+
+impl ImportForm {
+    pub fn error(&self, name: &str) -> Option<&str> {
+        self.errors.iter().find(|error| error.field == name).map(|error| error.message.as_str())
+    }
 }
 
 /// One line of the list.
@@ -104,6 +115,13 @@ pub struct NewModelPage {
 }
 
 impl NewModelPage {
+    /// Returns the id of the input of a field, which is the text of the link to it.
+    fn place(field: &str) -> (&str, &str) {
+        let field = field.strip_prefix("config.").or_else(|| field.strip_prefix("resources.")).unwrap_or(field);
+        let id = if field == "memory_bytes" { "memory" } else { field };
+        (id, id)
+    }
+
     /// The fault of a field, whatever the API calls it.
     pub fn error(&self, name: &str) -> Option<&str> {
         let here = |field: &str| {
@@ -118,7 +136,7 @@ impl NewModelPage {
 
     /// Those by name, a program of one's own, and a model to go on from.
     pub fn networks(&self) -> Vec<(&'static str, &'static str)> {
-        let others = [(OWN_NETWORK, "my own, in Python"), (GOES_ON, "a trained model, to go on from")];
+        let others = [(OWN_NETWORK, "Custom network (Python)"), (GOES_ON, "Fine-tune a trained model")];
         models::networks(&self.kind).into_iter().map(|name| (name, name)).chain(others).collect()
     }
 
@@ -141,13 +159,13 @@ impl NewModelPage {
     /// The fields of policies, with what they are called and what they are if nothing is said.
     pub fn policy_fields() -> [(&'static str, &'static str, &'static str); 8] {
         [
-            ("learning_rate.gamma", "Gamma", "the factor; empty: what the policy usually has"),
+            ("learning_rate.gamma", "Gamma", "decay factor; empty: the schedule's default"),
             ("learning_rate.step", "Step", "percent of the training"),
-            ("learning_rate.steps", "Steps", "percents, with commas between them"),
-            ("learning_rate.power", "Power", "empty: what the policy usually has"),
-            ("learning_rate.start", "Start", "share of the base rate"),
+            ("learning_rate.steps", "Steps", "percentages, separated by commas"),
+            ("learning_rate.power", "Power", "empty: the schedule's default"),
+            ("learning_rate.start", "Start", "fraction of the base rate"),
             ("learning_rate.peak", "Peak at", "percent of the training"),
-            ("learning_rate.end", "End", "share of the base rate"),
+            ("learning_rate.end", "End", "fraction of the base rate"),
             ("learning_rate.warm_up", "Warm-up", "percent of the training"),
         ]
     }
@@ -155,12 +173,12 @@ impl NewModelPage {
     /// What may be done to the pictures at random.
     pub fn augmentations() -> [(&'static str, &'static str, &'static str); 6] {
         [
-            ("augmentation.shift", "Shift", "up to this share of the size"),
-            ("augmentation.rotate", "Turn", "up to so many degrees"),
-            ("augmentation.zoom", "Zoom", "up to this share"),
-            ("augmentation.brightness", "Brightness", "up to this share of the range"),
-            ("augmentation.contrast", "Contrast", "by up to this share"),
-            ("augmentation.noise", "Noise", "deviation, a share of the range"),
+            ("augmentation.shift", "Translation", "up to this fraction of the size"),
+            ("augmentation.rotate", "Rotation", "up to this many degrees"),
+            ("augmentation.zoom", "Zoom", "up to this fraction"),
+            ("augmentation.brightness", "Brightness", "up to this fraction of the value range"),
+            ("augmentation.contrast", "Contrast", "by up to this fraction"),
+            ("augmentation.noise", "Noise", "standard deviation, as a fraction of the value range"),
         ]
     }
 
@@ -273,12 +291,19 @@ pub struct ModelPage {
     pub files_href: String,
     pub bundle_href: Option<String>,
     pub detail: String,
+    /// What its training writes for its owner while it runs.
+    pub program_notes: Vec<String>,
     pub notes: String,
     pub visibility: &'static str,
     pub lineage: LineageRows,
     pub scaling: Option<ScalingTable>,
-    /// What it got most wrong of validation.
+    /// What it got most wrong of validation, and the colours in it.
     pub worst: Vec<PredictionCard>,
+    pub legend: Vec<LegendLine>,
+    /// While it is trained by the reader.
+    pub progress: Option<TrainingProgress>,
+    /// Why its job has not started.
+    pub waits: Option<String>,
     /// Why its directory cannot be shown.
     pub unreachable: Option<String>,
     pub inside: ModelInside,
@@ -289,8 +314,49 @@ pub struct ModelPage {
 }
 
 impl ModelPage {
-    pub fn is_visibility(&self, value: &str) -> bool {
-        self.visibility == value
+    /// The sections that the page has, as anchors and titles.
+    pub fn sections(&self) -> Vec<(String, String)> {
+        let inside = &self.inside;
+        let has_snapshots = !inside.snapshots.snapshots.is_empty();
+        let mut listed = vec![("overview".to_owned(), "Overview".to_owned())];
+        let mut add = |is_there: bool, anchor: &str, title: &str| {
+            if is_there {
+                listed.push((anchor.to_owned(), title.to_owned()));
+            }
+        };
+        add(self.row.job.is_some(), "curves", "Curves");
+        add(self.scaling.is_some(), "scaling", "Scaling");
+        for (number, split) in (1..).zip(&inside.splits) {
+            let title =
+                if inside.splits.len() > 1 { format!("Evaluation ({})", split.word) } else { "Evaluation".to_owned() };
+            add(true, &format!("evaluation-{number}"), &title);
+        }
+        add(has_snapshots, "checkpoints", "Checkpoints");
+        add(has_snapshots, "try", "Inference");
+        add(inside.precisions.is_some(), "precisions", "Quantization");
+        add(inside.layers.is_some(), "layers", "Layers");
+        add(true, "configuration", "Configuration");
+        listed
+    }
+
+    /// How far the training is, in words.
+    pub fn progress_words(&self) -> String {
+        let Some(progress) = self.progress else {
+            return self.waits.clone().unwrap_or_else(|| "Waiting for the first step of the training…".to_owned());
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of seconds")]
+        let left = progress.seconds_left.clamp(0.0, 1e9).round() as u64;
+        let left = if left >= 3600 {
+            format!("{} h {} min", left / 3600, left % 3600 / 60)
+        } else if left >= 60 {
+            format!("{} min {} s", left / 60, left % 60)
+        } else {
+            format!("{left} s")
+        };
+        format!(
+            "Epoch {} of {}, step {} of {}, about {left} left",
+            progress.epoch, progress.epochs, progress.step, progress.steps
+        )
     }
 
     pub fn is_best(&self, file: &str) -> bool {
@@ -321,6 +387,12 @@ impl ModelPage {
         Some(href("/sessions/new", [("app", "model"), ("log_directory", place)]))
     }
 
+    /// Where the export of a checkpoint is downloaded, if there is one.
+    pub fn export_href(&self, file: &str) -> Option<String> {
+        let snapshot = self.inside.exports.iter().find(|one| *one == file)?;
+        Some(href(&format!("/api/v1/models/{}/bundle", self.row.id), [("snapshot", snapshot.as_str())]))
+    }
+
     /// Where a training goes on from a snapshot.
     pub fn tune_href(&self, file: &str) -> Option<String> {
         let (dataset, _) = self.dataset.as_ref()?;
@@ -335,130 +407,13 @@ pub struct ModelInside {
     pub snapshots: Snapshots,
     pub splits: Vec<MeasuredSplit>,
     pub has_bundle: bool,
+    /// Checkpoints that were exported.
+    pub exports: Vec<String>,
     pub layers: Option<LayerTable>,
     /// Nothing before there is a snapshot.
     pub precisions: Option<PrecisionsPart>,
     /// Of a network of its owner's own.
     pub program: Option<String>,
-}
-
-/// What the best snapshot says of a split.
-#[derive(Clone, Debug)]
-pub struct MeasuredSplit {
-    pub word: &'static str,
-    pub metrics: Vec<(String, String)>,
-    /// The names of the measures, and a row for each class.
-    pub columns: Vec<String>,
-    pub classes: Vec<(String, Vec<String>)>,
-    pub map: Option<HeatMap>,
-    /// What was confused most often: truth, answer, how often, where the pictures are.
-    pub pairs: Vec<(String, String, u64, Option<String>)>,
-    pub wrong_href: Option<String>,
-    /// Where to ask what would be answered from which confidence on.
-    pub thresholds: Option<String>,
-}
-
-#[derive(Clone, Debug)]
-pub struct HeatMap {
-    pub classes: Vec<String>,
-    pub rows: Vec<(String, Vec<HeatCell>)>,
-}
-
-#[derive(Clone, Debug)]
-pub struct HeatCell {
-    pub count: u64,
-    /// From 0 to 9: which share of its row.
-    pub heat: u64,
-    pub is_right: bool,
-    pub says: String,
-    pub href: Option<String>,
-}
-
-impl MeasuredSplit {
-    pub fn new(model: ModelId, found: &Evaluation) -> Self {
-        // Counts are whole, shares of one are not, not even when they are all of it.
-        let number = |name: &str, value: f64| {
-            if matches!(name, "pictures" | "pixels" | "boxes") { format!("{value:.0}") } else { format!("{value:.4}") }
-        };
-        let mut columns: Vec<String> = Vec::new();
-        for name in found.classes.iter().flat_map(|one| one.measures.keys()) {
-            if !columns.contains(name) && columns.len() < 8 {
-                columns.push(name.clone());
-            }
-        }
-        let place = |name: &String| ["pictures", "precision", "recall", "f1"].iter().position(|known| known == name);
-        columns.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
-        let measure = |name: &String, one: &BTreeMap<String, Option<f64>>| {
-            one.get(name).copied().flatten().map_or_else(|| "–".to_owned(), |value| number(name, value))
-        };
-        let classes = found.classes.iter().map(|one| {
-            let row = columns.iter().map(|name| measure(name, &one.measures)).collect();
-            (one.class.clone(), row)
-        });
-        let classes = classes.collect();
-        // Only a classification has a list of pictures behind its counts; pixels have none.
-        let has_pictures = found.metrics.contains_key("accuracy") && !found.metrics.contains_key("iou");
-        let address = |query: &[(&str, &str)]| {
-            let split = ("split", found.split.as_str());
-            let path = format!("/models/{model}/predictions");
-            has_pictures.then(|| href(&path, [split].iter().chain(query)))
-        };
-        let (map, pairs) = match &found.confusion {
-            Some(confusion) => {
-                drawn(confusion, &|label, predicted| address(&[("label", label), ("predicted", predicted)]))
-            }
-            None => (None, Vec::new()),
-        };
-        Self {
-            word: if found.split == "test" { "test" } else { "validation" },
-            metrics: found.metrics.iter().map(|(name, value)| (name.replace('_', " "), number(name, *value))).collect(),
-            wrong_href: address(&[("wrong", "true")]),
-            thresholds: has_pictures.then(|| format!("/api/v1/models/{model}/thresholds?split={}", found.split)),
-            columns,
-            classes,
-            map,
-            pairs,
-        }
-    }
-}
-
-type Pairs = Vec<(String, String, u64, Option<String>)>;
-
-fn drawn(confusion: &Confusion, address: &dyn Fn(&str, &str) -> Option<String>) -> (Option<HeatMap>, Pairs) {
-    let Confusion { classes, counts } = confusion;
-    let mut pairs: Vec<(u64, usize, usize)> = Vec::new();
-    for (label, row) in counts.iter().enumerate() {
-        pairs.extend(
-            row.iter()
-                .enumerate()
-                .filter(|(answer, count)| *answer != label && **count > 0)
-                .map(|(a, count)| (*count, label, a)),
-        );
-    }
-    pairs.sort_by_key(|(count, label, answer)| (std::cmp::Reverse(*count), *label, *answer));
-    let pair = |&(count, label, answer): &(u64, usize, usize)| {
-        (classes[label].clone(), classes[answer].clone(), count, address(&classes[label], &classes[answer]))
-    };
-    let pairs = pairs.iter().take(WORST_PAIRS).map(pair).collect();
-    if classes.len() > LARGEST_MAP {
-        return (None, pairs);
-    }
-    let rows = classes.iter().zip(counts).enumerate().map(|(at, (label, row))| {
-        let total: u64 = row.iter().fold(0, |sum, count| sum.saturating_add(*count));
-        let cells = row.iter().zip(classes).enumerate().map(|(answer, (&count, predicted))| HeatCell {
-            count,
-            heat: if count == 0 {
-                0
-            } else {
-                (u128::from(count) * 9).div_ceil(u128::from(total.max(1))).try_into().unwrap_or(9)
-            },
-            is_right: at == answer,
-            says: format!("{label} taken for {predicted}: {count} of {total}"),
-            href: address(label, predicted).filter(|_| count > 0),
-        });
-        (label.clone(), cells.collect())
-    });
-    (Some(HeatMap { classes: classes.clone(), rows: rows.collect() }), pairs)
 }
 
 /// What of a configuration is told first.
@@ -475,7 +430,7 @@ pub fn facts_of(config: &Value) -> Vec<(&'static str, String)> {
     let rate = format!("{}, {}", usual("learning_rate.base"), usual("learning_rate.policy"));
     vec![
         ("Epochs", usual("epochs")),
-        ("Batch", usual("batch_size")),
+        ("Batch size", usual("batch_size")),
         ("Optimiser", usual("optimizer.name")),
         ("Learning rate", rate),
         ("Seed", usual("seed")),
@@ -489,29 +444,4 @@ pub struct TestRow {
     pub picture: String,
     pub snapshot: String,
     pub when: Moment,
-}
-
-/// `/models/{id}/predictions`
-#[derive(Debug, Template)]
-#[template(path = "models/predictions.html")]
-pub struct PredictionsPage {
-    pub layout: Layout,
-    pub model: (String, String),
-    pub split: String,
-    pub label: String,
-    pub predicted: String,
-    pub wrong: bool,
-    pub total: usize,
-    pub cards: Vec<PredictionCard>,
-}
-
-#[derive(Clone, Debug)]
-pub struct PredictionCard {
-    pub path: String,
-    pub label: String,
-    pub predicted: String,
-    pub confidence: String,
-    pub is_right: bool,
-    /// Where the picture is, small.
-    pub thumb: Option<String>,
 }

@@ -6,9 +6,10 @@ use serde::Deserialize;
 
 use super::Meter;
 use crate::{
+    images::{Entry, State},
     model::{
         Resources,
-        size::{GIB, MIB},
+        size::{GIB, MIB, human_size},
     },
     web::page::{Layout, filters},
 };
@@ -27,6 +28,8 @@ pub struct NewSession {
     /// Groups that can be charged; one or none asks nothing.
     pub groups: Vec<String>,
     pub environments: Vec<EnvironmentChoice>,
+    /// Container images; none asks nothing.
+    pub images: Vec<ImageChoice>,
     /// Paths of environments of their own that somebody used before, the latest first.
     pub own_environments: Vec<String>,
     /// The site's modules: name, what to ask for, description. `None` where it has none.
@@ -34,11 +37,13 @@ pub struct NewSession {
     /// Offered durations in seconds: see [`NewSession::durations`].
     pub durations: Vec<i64>,
     pub meters: Vec<Meter>,
+    /// The size that programs without one of their own start with: a profile's name, or `custom`.
+    pub usual_size: String,
     /// What is filled in: defaults at first, and what was typed after an error.
     pub form: NewSessionForm,
     pub errors: Vec<FieldError>,
     /// What `admission` says of the form as it stands; the script refreshes it.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<AdmissionPreview>,
     /// The session that this one repeats, by name.
     pub copy_of: Option<String>,
     /// The portal's own address, for “Show as curl”.
@@ -58,12 +63,14 @@ pub struct NewSessionForm {
     pub gpus: String,
     pub gpu_model: String,
     pub cpus: String,
-    /// A size as people write it: `4 GB`.
+    /// A size as people write it: `4 GiB`.
     pub memory: String,
     pub name: String,
     pub environment: String,
     /// The path of an environment of their own; it wins.
     pub own_environment: String,
+    /// The name of an image; empty for none.
+    pub image: String,
     /// Seconds.
     pub duration: String,
     /// Names with blanks between them.
@@ -72,6 +79,8 @@ pub struct NewSessionForm {
     pub log_directory: String,
     /// Which group is charged.
     pub group: String,
+    /// Whether the browser goes to the app, where a page shows its start until it is ready.
+    pub opens: bool,
 }
 
 /// A program to choose.
@@ -87,6 +96,8 @@ pub struct AppTile {
     pub wants_log_directory: bool,
     /// Whether the site added it by configuration.
     pub by_site: bool,
+    /// The small size that it starts with, where it has one.
+    pub own_size: Option<Resources>,
 }
 
 impl AppTile {
@@ -108,7 +119,7 @@ pub struct SizeTile {
 }
 
 impl SizeTile {
-    /// `8 cores · 48 GB`, with the GPUs where the title does not begin with them.
+    /// `8 cores · 48 GiB`, with the GPUs where the title does not begin with them.
     pub fn detail(&self) -> String {
         let mut rest = self.resources.clone();
         if self.title.starts_with(&format!("{} GPU", rest.gpus)) {
@@ -169,6 +180,30 @@ pub struct EnvironmentChoice {
     pub ready: bool,
 }
 
+/// An image to choose.
+#[derive(Clone, Debug)]
+pub struct ImageChoice {
+    pub name: String,
+    /// `torch · PyTorch 26.10 · pulled at the first start`
+    pub label: String,
+    /// Whether it can be chosen.
+    pub works: bool,
+}
+
+impl From<&Entry> for ImageChoice {
+    fn from(entry: &Entry) -> Self {
+        let note = match entry.state() {
+            _ if entry.stored.is_some() => "",
+            State::Missing => " · pulled at the first start",
+            State::Failed => " · could not be pulled",
+            State::Pulling | State::Unpacking | State::Ready => " · being pulled",
+        };
+        let title = if entry.title.is_empty() { entry.source.to_string() } else { entry.title.clone() };
+        let works = entry.state() != State::Failed;
+        Self { label: format!("{} · {title}{note}", entry.name), name: entry.name.clone(), works }
+    }
+}
+
 /// What is wrong with one field (`name`, `memory`, `working_directory` …); an empty field
 /// name is about the form as a whole.
 #[derive(Clone, Debug)]
@@ -185,13 +220,13 @@ impl From<&crate::model::FieldError> for FieldError {
 
 /// The live answer under the button.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct AdmissionPreview {
     pub fit: Fit,
     /// The reasons' hints, as one line.
     pub text: String,
 }
 
-impl Verdict {
+impl AdmissionPreview {
     pub fn class(&self) -> &'static str {
         match self.fit {
             Fit::Now => "admit",
@@ -210,6 +245,15 @@ impl Verdict {
 }
 
 impl NewSession {
+    /// Describes the size of the programs that have one of their own: `shares idle cores · 1 to 2 GiB · no GPU`.
+    pub fn own_size(&self) -> Option<String> {
+        let bytes = || self.apps.iter().filter_map(|app| app.own_size.as_ref()).map(|size| size.memory_bytes);
+        let (least, most) = (bytes().min()?, bytes().max()?);
+        let memory =
+            if least == most { human_size(most) } else { format!("{} to {}", human_size(least), human_size(most)) };
+        Some(format!("shares idle cores · {memory} · no GPU"))
+    }
+
     /// What is wrong with a field, for the line beside it.
     pub fn error(&self, field: &str) -> Option<&str> {
         self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
@@ -220,7 +264,7 @@ impl NewSession {
     pub fn durations(longest: i64, chosen: i64) -> Vec<i64> {
         let usual = [1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400, 172_800, 604_800];
         let mut all: Vec<i64> = usual.into_iter().filter(|seconds| *seconds < longest).chain([longest]).collect();
-        if 0 < chosen && chosen <= longest {
+        if chosen > 0 && chosen <= longest {
             all.push(chosen);
         }
         all.sort_unstable();
@@ -228,9 +272,9 @@ impl NewSession {
         all
     }
 
-    /// A label for an error of the summary: the words that stand beside the field.
-    pub(super) fn label(field: &str) -> &str {
-        match field {
+    /// Returns the id and the label of a field, for the link in the summary of what is wrong.
+    pub(super) fn place(field: &str) -> (&str, &str) {
+        let label = match field {
             "app" => "Program",
             "profile" => "Size",
             "gpus" => "GPUs",
@@ -239,14 +283,16 @@ impl NewSession {
             "memory" => "Memory",
             "name" => "Name",
             "environment" => "Environment",
-            "own_environment" => "A folder of your own",
+            "own_environment" => "Your own environment",
+            "image" => "Image",
             "group" => "Charged to",
-            "duration" => "Ends after",
+            "duration" => "Time limit",
             "modules" => "Modules",
             "working_directory" => "Working directory",
             "log_directory" => "Log folder",
             _ => "",
-        }
+        };
+        (field, label)
     }
 }
 

@@ -3,12 +3,12 @@
 
 use askama::Template;
 
-use super::{Action, CardContext, Circumstances, Look, Sentence, Show};
+use super::{Action, ButtonStyle, CardContext, Sentence, SentenceContext, Show};
 use crate::{
     model::{
         Session, SessionState,
         ending::{Cause, Notice},
-        notification::{Event, Unseen},
+        notification::{Event, UnseenJob},
     },
     web::page::filters,
 };
@@ -43,19 +43,17 @@ impl NoticeLine {
     #[must_use]
     pub fn new(session: &Session, notice: &Notice, context: &CardContext) -> Self {
         let runs = session.state == SessionState::Running;
-        let open = || Action::open(context, "Open", Look::Primary);
+        let open = || Action::open(context, "Open", ButtonStyle::Primary);
         let (about, actions) = match notice {
             Notice::Turn { .. } if runs => ("is ready", vec![open()]),
-            Notice::Turn { .. } => {
-                ("starts: its turn has come", vec![Action::open(context, "Open when ready", Look::Plain)])
-            }
+            Notice::Turn { .. } => ("starts now", vec![Action::open(context, "Open when ready", ButtonStyle::Plain)]),
             Notice::Ending { deadline, .. } if deadline.cause == Cause::TimeLimit => {
                 let extend = context.extend_seconds.map(|seconds| Action::extend(session, seconds));
                 ("ends soon", extend.into_iter().collect())
             }
             Notice::Ending { deadline, .. } => match deadline.cause {
                 Cause::Maintenance => ("ends for maintenance", vec![open()]),
-                Cause::Unopened { .. } => ("is released soon", vec![open(), Action::keep(session)]),
+                Cause::Unopened { .. } => ("will be stopped unless opened", vec![open(), Action::keep(session)]),
                 _ => ("will be stopped", vec![open(), Action::keep(session)]),
             },
         };
@@ -73,7 +71,7 @@ impl NoticeLine {
 
     /// Of what happened to a job.
     #[must_use]
-    pub fn of_job(unseen: &Unseen) -> Self {
+    pub fn of_job(unseen: &UnseenJob) -> Self {
         let message = &unseen.message;
         let job = message.job.map(|(job, _)| job.to_string()).unwrap_or_default();
         Self {
@@ -89,15 +87,15 @@ impl NoticeLine {
     }
 }
 
-fn sentence(session: &Session, notice: &Notice, around: &Circumstances) -> Sentence {
+fn sentence(session: &Session, notice: &Notice, around: &SentenceContext) -> Sentence {
     let say = Sentence::default();
     match notice {
         Notice::Turn { released_at: Some(end) } => say
-            .text("is ready: its turn came. It is released at ")
+            .text("has left the queue and is ready. It is stopped at ")
             .at(*end, Show::Clock, around)
             .text(" unless you open it."),
-        Notice::Turn { .. } if session.state == SessionState::Running => say.text("is ready: its turn came."),
-        Notice::Turn { .. } => say.text("waited for its turn, which has come: it is starting."),
+        Notice::Turn { .. } if session.state == SessionState::Running => say.text("has left the queue and is ready."),
+        Notice::Turn { .. } => say.text("has left the queue and is starting."),
         Notice::Ending { deadline, .. } if deadline.cause == Cause::TimeLimit => say
             .text("ends at ")
             .at(deadline.at, Show::Clock, around)
@@ -110,7 +108,7 @@ fn sentence(session: &Session, notice: &Notice, around: &Circumstances) -> Sente
             .at(deadline.at, Show::Clock, around)
             .text(", ")
             .at(deadline.at, Show::Left, around)
-            .text(" left: save your work before."),
+            .text(" left. Save your work before then."),
         Notice::Ending { deadline, .. } => {
             say.text("has ").at(deadline.at, Show::Left, around).text(" left. ").idle(deadline, around)
         }

@@ -28,7 +28,7 @@ pub struct OverlayPanel {
     pub environment: String,
     pub python_version: String,
     pub is_current: bool,
-    /// `12 MB`, `more than 3 GB`
+    /// `12 MiB`, `more than 3 GiB`
     pub size: String,
     pub count: usize,
     pub packages: Vec<Package>,
@@ -58,14 +58,15 @@ impl OverlayPanel {
     pub fn question(&self) -> String {
         let packages = if self.count == 1 { "package" } else { "packages" };
         let question = format!(
-            "Remove all that you installed over ‘{}’ ({} {packages}, {})? The shared environment stays as it is.",
+            "Remove all packages that you installed on top of ‘{}’ ({} {packages}, {})? The shared environment is not \
+             changed.",
             self.environment, self.count, self.size
         );
         if self.used_by.is_empty() {
             return question;
         }
         let names: Vec<&str> = self.used_by.iter().map(|(_, name)| name.as_str()).collect();
-        format!("{question} Running in it: {}. Their kernels need a restart then.", names.join(", "))
+        format!("{question} These sessions use them: {}. Restart their kernels afterwards.", names.join(", "))
     }
 
     /// How many are not listed.

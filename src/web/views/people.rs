@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::{Card, Column, FieldError, Moment, TokenRow};
+use super::{Card, Column, FieldError, Moment, More, TokenRow};
 use crate::{
     model::{Role, user},
     web::page::{Layout, filters},
@@ -121,10 +121,13 @@ pub struct UserPage {
     pub facts: Vec<(&'static str, String)>,
     pub moments: Vec<(&'static str, Moment)>,
     pub groups: Vec<BelongingRow>,
+    pub more_groups: More,
     pub tokens: Vec<TokenRow>,
+    pub more_tokens: More,
     pub logins: i64,
     /// Live sessions, newest first.
     pub live: Vec<Card>,
+    pub more_live: More,
     /// Ended lately, newest first.
     pub ended: Vec<Card>,
 }
@@ -141,9 +144,9 @@ pub struct BelongingRow {
 
 /// The roles with what they are for, and the words for people.
 pub(super) const ROLES: [(Role, &str, &str); 3] = [
-    (Role::User, "User", "their own things"),
-    (Role::Operator, "Operator", "sees everything, stops sessions"),
-    (Role::Admin, "Administrator", "everything"),
+    (Role::User, "User", "manages their own work"),
+    (Role::Operator, "Operator", "can see everything, and stop sessions and jobs"),
+    (Role::Admin, "Administrator", "full access"),
 ];
 
 /// What people call a role.

@@ -4,7 +4,7 @@
 
 use crate::{
     model::size::human_size,
-    models::{Measured, Precision, Progress, Scaling},
+    models::{Precision, PrecisionMeasurement, Progress, Scaling},
     web::models::precisions::PrecisionsView,
 };
 
@@ -70,7 +70,7 @@ pub struct BarAmount {
 }
 
 impl PrecisionTable {
-    pub fn new(found: &Measured) -> Self {
+    pub fn new(found: &PrecisionMeasurement) -> Self {
         let value = |one: &Precision| one.metrics.get(&found.metric).copied().flatten();
         let most = |of: &dyn Fn(&Precision) -> Option<f64>| found.precisions.iter().filter_map(of).fold(0.0, f64::max);
         let latency = most(&|one| one.latency_ms);
@@ -78,7 +78,7 @@ impl PrecisionTable {
         // A share of one is drawn as such; a loss has no largest of its own.
         let best = most(&value).max(1.0);
         let line = |one: &Precision| PrecisionLine {
-            name: one.precision.clone(),
+            name: shown_precision(&one.precision),
             runtime: one.runtime.clone().unwrap_or_default(),
             size: one.bytes.map(|bytes| human_size(i64::try_from(bytes).unwrap_or(i64::MAX))).unwrap_or_default(),
             latency: BarAmount::new(one.latency_ms, latency, |value| format!("{} ms", short(value))),
@@ -91,7 +91,7 @@ impl PrecisionTable {
         let split = if found.split == "test" { "test" } else { "validation" };
         Self {
             about: format!(
-                "{} on {} pictures of {split}, by {} {cores}; throughput in batches of {}",
+                "{} on {} images of the {split} split, on {} CPU {cores}; throughput at batch size {}",
                 found.snapshot, found.pictures, found.threads, found.batch_size
             ),
             metric: found.metric.replace('_', " "),
@@ -140,9 +140,20 @@ impl ScalingTable {
             href: format!("/models/{}", row.model),
             name: row.name.clone(),
         });
-        let about = format!("{}, {} pictures each, {}", found.device, found.batch_per_device, found.precision);
+        let about = format!("{}, {} images per device, {}", found.device, found.batch_per_device, found.precision);
         (!found.rows.is_empty()).then(|| Self { about, rows: rows.collect() })
     }
+}
+
+/// Returns the usual name of a precision of the trainer.
+fn shown_precision(precision: &str) -> String {
+    match precision {
+        "float32" => "FP32",
+        "float16" => "FP16",
+        "int8" => "INT8",
+        other => other,
+    }
+    .to_owned()
 }
 
 /// Three digits that mean something.
@@ -172,13 +183,18 @@ mod tests {
         let missing = Precision { missing: Some("no".to_owned()), ..Precision::default() };
         let precisions = vec![one("float32", 4.0, 0.9), one("int8", 1.0, 0.875), missing];
         let metric = "accuracy".to_owned();
-        let table = PrecisionTable::new(&Measured { threads: 1, metric, precisions, ..Measured::default() });
+        let table = PrecisionTable::new(&PrecisionMeasurement {
+            threads: 1,
+            metric,
+            precisions,
+            ..PrecisionMeasurement::default()
+        });
         let widths: Vec<[f64; 3]> =
             table.rows.iter().map(|row| [row.latency.width, row.rate.width, row.value.width]).collect();
         assert_eq!(widths, [[100.0, 25.0, 90.0], [25.0, 100.0, 87.5], [0.0, 0.0, 0.0]]);
         let [whole, _, missing] = &table.rows[..] else { panic!("{table:?}") };
         assert_eq!((whole.latency.text.as_str(), whole.rate.text.as_str()), ("4.00 ms", "250"));
         assert_eq!((whole.value.text.as_str(), missing.value.text.as_str()), ("0.9000", "–"));
-        assert!(table.about.contains("by 1 core;"), "{}", table.about);
+        assert!(table.about.contains("on 1 CPU core;"), "{}", table.about);
     }
 }

@@ -47,7 +47,7 @@ pub struct QueueRow {
     pub why: String,
     pub place: Option<i64>,
     pub starts: Option<Moment>,
-    /// `2 × a100 · 4 cores · 8 GB`
+    /// `2 × a100 · 4 cores · 8 GiB`
     pub size: String,
     pub partitions: String,
     /// Where it runs.

@@ -8,7 +8,7 @@ use super::{Card, Column, Meter, Moment};
 use crate::{
     model::{
         Timestamp,
-        quota::{Field, Kind, Limit, Terms, Unit},
+        quota::{self, Field, Kind, Limit, Terms, Unit},
     },
     web::page::{Layout, filters},
 };
@@ -33,7 +33,7 @@ pub struct QuotasPage {
     pub may_change: bool,
 }
 
-/// The cluster in a line.
+/// Sums up the cluster in one line.
 #[derive(Clone, Debug)]
 pub struct QuotaStrip {
     /// GPUs allocated, of those that there are.
@@ -48,7 +48,7 @@ pub struct QuotaStrip {
 
 impl QuotaStrip {
     fn has_gpus(&self) -> bool {
-        self.gpus.limit.is_some_and(|gpus| 0 < gpus)
+        self.gpus.limit.is_some_and(|gpus| gpus > 0)
     }
 }
 
@@ -91,19 +91,16 @@ pub struct Source {
 }
 
 impl Source {
-    /// Of an effective limit's source, as `model::quota` says it.
+    /// Returns how a page shows the source of a limit.
     #[must_use]
-    pub fn of(source: &str, now: Timestamp) -> Self {
-        let until = source.strip_prefix("override until ").and_then(moment);
-        match until {
-            Some(end) => Self { words: "override until".to_owned(), until: Some(Moment::clock(end, now)) },
-            None => Self { words: source.to_owned(), until: None },
+    pub fn of(source: &quota::Source, now: Timestamp) -> Self {
+        match source {
+            quota::Source::Override { until: Some(end) } => {
+                Self { words: "override until".to_owned(), until: Some(Moment::clock(*end, now)) }
+            }
+            source => Self { words: source.to_string(), until: None },
         }
     }
-}
-
-fn moment(text: &str) -> Option<Timestamp> {
-    text.parse::<jiff::Timestamp>().ok().map(|at| Timestamp(at.as_millisecond()))
 }
 
 /// Limits at one level, or of some people, as a form.
@@ -174,7 +171,7 @@ pub struct LimitBox {
     pub effective: Option<(String, Option<Source>)>,
     /// What would hold without what is set here: `else 4 from group vision`.
     pub otherwise: Option<String>,
-    pub typed: Typed,
+    pub typed: EnteredAmount,
     /// What the form was drawn with.
     pub was: String,
     /// Who set it last.
@@ -247,7 +244,7 @@ impl Choice {
 
 /// A field as it stands in its boxes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Typed {
+pub struct EnteredAmount {
     pub choice: Choice,
     pub value: String,
     /// A moment in UTC, as `datetime-local` has it: `2030-01-31T12:00`.
@@ -255,7 +252,7 @@ pub struct Typed {
     pub note: String,
 }
 
-impl Typed {
+impl EnteredAmount {
     /// What is set, as it can be typed again.
     #[must_use]
     pub fn of(terms: Option<&Terms>, field: &Field) -> Self {
@@ -321,7 +318,7 @@ pub struct Refusal {
     /// Where it is shown; `None` where it was refused at once, and there is no session.
     pub href: Option<String>,
     pub name: String,
-    /// `2 GPUs · 8 cores · 32 GB for 4 h`
+    /// `2 GPUs · 8 cores · 32 GiB for 4 h`
     pub asked: String,
     pub at: Moment,
     pub why: Vec<String>,
@@ -408,25 +405,25 @@ pub fn field_words(field: &Field, kind: Kind) -> (String, &'static str) {
         Field::Gpus => ("GPUs at once", ""),
         Field::Cpus => ("Cores at once", ""),
         Field::MemoryBytes => ("Memory at once", ""),
-        Field::Sessions => ("Sessions at once", "light ones not counted"),
+        Field::Sessions => ("Sessions at once", "without light sessions"),
         Field::Jobs => ("Jobs at once", "batch jobs"),
-        Field::Pending => ("Waiting at once", "more are refused"),
-        Field::Light => ("Light sessions at once", "no GPU, 1 core, 2 GB"),
+        Field::Pending => ("Queued requests at once", "further requests are rejected"),
+        Field::Light => ("Light sessions at once", "no GPU, at most 1 core and 2 GiB"),
         Field::MaxSessionSeconds => ("Longest session", ""),
         Field::MaxJobSeconds => ("Longest job", ""),
         Field::MaxExtensions => ("Extensions of a session", ""),
         Field::ExtensionSeconds => ("Longest extension", ""),
-        Field::IdleTimeoutSeconds => ("Stopped when idle for", "0 is never"),
-        Field::GpuIdleTimeoutSeconds => ("Stopped when its GPUs rest for", "0 is never"),
+        Field::IdleTimeoutSeconds => ("Idle timeout", "0 = never"),
+        Field::GpuIdleTimeoutSeconds => ("GPU-idle timeout", "0 = never"),
         Field::GpuHours => ("GPU-hours in a period", ""),
         Field::CpuHours => ("Core-hours in a period", ""),
-        Field::StorageBytes => ("Storage", "of the home folder: warns, stops nothing"),
+        Field::StorageBytes => ("Storage", "size of the home folder: warns only"),
     };
     let hint = if kind == Kind::Total && *field == Field::Sessions { "" } else { hint };
     (label.to_owned(), hint)
 }
 
-/// A limit in words: `4`, `48 GB`, `unlimited`.
+/// A limit in words: `4`, `48 GiB`, `unlimited`.
 #[must_use]
 pub fn limit_words(field: &Field, limit: Limit) -> String {
     match limit {
@@ -442,7 +439,7 @@ impl QuotasPage {
     }
 
     fn choices(&self) -> [(&'static str, &'static str, bool); 3] {
-        [("", "Everybody"), ("override", "With an override"), ("active", "Using or waiting")]
+        [("", "All users"), ("override", "With an override"), ("active", "Using or queued")]
             .map(|(value, word)| (value, word, self.search.only == value))
     }
 }
@@ -458,12 +455,12 @@ impl LimitsPreview {
 #[must_use]
 pub fn over_verdict(people: usize, totals: usize) -> String {
     let who = match people {
-        0 if totals == 0 => return "Nobody would be over.".to_owned(),
-        0 => "All together would be over".to_owned(),
-        1 => "1 person would be over".to_owned(),
-        many => format!("{many} people would be over"),
+        0 if totals == 0 => return "No user would exceed a limit.".to_owned(),
+        0 => "A total would be exceeded".to_owned(),
+        1 => "1 user would exceed a limit".to_owned(),
+        many => format!("{many} users would exceed a limit"),
     };
-    format!("{who}. Nothing will be stopped; new starts wait until there is room again.")
+    format!("{who}. Nothing will be stopped. New starts wait until usage is below the limit.")
 }
 
 #[cfg(test)]
@@ -474,15 +471,15 @@ mod tests {
     #[test]
     fn what_is_set_stands_in_its_boxes() {
         let until = |at: i64| Terms { value: 48 * GIB, expires_at: Some(Timestamp(at)), note: Some("x".to_owned()) };
-        let typed = Typed::of(Some(&until(1_700_000_040_000)), &Field::MemoryBytes);
+        let typed = EnteredAmount::of(Some(&until(1_700_000_040_000)), &Field::MemoryBytes);
         assert_eq!(
             (typed.choice, typed.value.as_str(), typed.until.as_str()),
-            (Choice::Value, "48 GB", "2023-11-14T22:14")
+            (Choice::Value, "48 GiB", "2023-11-14T22:14")
         );
-        assert_eq!(Typed::of(Some(&until(1_700_000_000_123)), &Field::Gpus).until, "2023-11-14T22:13:20.123");
-        assert_eq!(typed.says(), "48 GB until 2023-11-14 22:14 UTC (“x”)");
-        assert_eq!(Typed::of(None, &Field::Gpus).says(), "inherit");
-        assert_eq!(Typed::of(Some(&Terms::from(-1)), &Field::Gpus).says(), "unlimited");
+        assert_eq!(EnteredAmount::of(Some(&until(1_700_000_000_123)), &Field::Gpus).until, "2023-11-14T22:13:20.123");
+        assert_eq!(typed.says(), "48 GiB until 2023-11-14 22:14 UTC (“x”)");
+        assert_eq!(EnteredAmount::of(None, &Field::Gpus).says(), "inherit");
+        assert_eq!(EnteredAmount::of(Some(&Terms::from(-1)), &Field::Gpus).says(), "unlimited");
         for choice in [Choice::Stay, Choice::Inherit, Choice::Unlimited, Choice::Value] {
             assert_eq!(Choice::parse(choice.as_str()), Some(choice));
         }
@@ -491,11 +488,12 @@ mod tests {
     #[test]
     fn the_end_of_an_override_is_a_moment() {
         let now = Timestamp(1_700_000_000_000);
-        let source = Source::of("override until 2023-11-14T23:00:00Z", now);
+        let source = Source::of(&quota::Source::Override { until: Some(now.plus_seconds(2800)) }, now);
         assert_eq!(
             (source.words.as_str(), source.until.map(|end| end.at.seconds_since(now))),
             ("override until", Some(2800))
         );
-        assert_eq!(Source::of("group vision", now), Source { words: "group vision".to_owned(), until: None });
+        let of_group = Source::of(&quota::Source::Group("vision".to_owned()), now);
+        assert_eq!(of_group, Source { words: "group vision".to_owned(), until: None });
     }
 }

@@ -5,7 +5,7 @@ use askama::Template;
 
 use super::{FieldError, LINE_HEIGHT, LINE_WIDTH, Moment, ResultsView};
 use crate::{
-    model::run::{Reading, Skipped, Visibility},
+    model::run::{ReadProgress, SkippedData, Visibility},
     web::page::{Layout, filters},
 };
 
@@ -59,11 +59,11 @@ pub enum RunState {
 }
 
 impl RunState {
-    pub fn of(reading: &Reading, is_external: bool) -> Self {
+    pub fn of(reading: &ReadProgress, is_external: bool) -> Self {
         match reading {
-            Reading { error: Some(_), .. } => Self::Trouble,
-            Reading { complete: true, .. } => Self::Complete,
-            Reading { read_at: None, .. } => Self::Waiting,
+            ReadProgress { error: Some(_), .. } => Self::Trouble,
+            ReadProgress { complete: true, .. } => Self::Complete,
+            ReadProgress { read_at: None, .. } => Self::Waiting,
             _ if is_external => Self::Watched,
             _ => Self::Live,
         }
@@ -75,7 +75,7 @@ impl RunState {
             Self::Live => "live",
             Self::Watched => "watched",
             Self::Waiting => "not read yet",
-            Self::Trouble => "not readable",
+            Self::Trouble => "unreadable",
         }
     }
 
@@ -173,24 +173,32 @@ impl RunForm {
 }
 
 /// What was passed over, in sentences for the owner.
-pub fn passed_over(skipped: &Skipped) -> Vec<String> {
+pub fn passed_over(skipped: &SkippedData) -> Vec<String> {
     let counted = |count: u64, one: &str, many: &str| match count {
         0 => None,
         1 => Some(format!("1 {one}.")),
         count => Some(format!("{count} {many}.")),
     };
     let told = [
-        counted(skipped.damaged, "damaged record or line was passed over", "damaged records or lines were passed over"),
-        counted(skipped.oversized, "record or name was too large", "records or names were too large"),
+        counted(skipped.damaged, "damaged record or line was skipped", "damaged records or lines were skipped"),
+        counted(
+            skipped.oversized,
+            "record or name was skipped because it is too large",
+            "records or names were skipped because they are too large",
+        ),
         counted(
             skipped.surplus,
-            "value was more than is kept of one run",
-            "values were more than is kept of one run: too many tags, names or points",
+            "value was skipped because the run has too many tags, names or points",
+            "values were skipped because the run has too many tags, names or points",
         ),
-        skipped.lost.then(|| "A file cannot be read behind a damaged place.".to_owned()),
-        counted(skipped.left_out, "file more than is followed", "files more than are followed"),
+        skipped.lost.then(|| "The rest of a damaged file cannot be read.".to_owned()),
+        counted(
+            skipped.left_out,
+            "file was skipped because there are too many files",
+            "files were skipped because there are too many files",
+        ),
     ];
-    let unreadable = skipped.unreadable.iter().map(|told| format!("Not readable: {told}"));
+    let unreadable = skipped.unreadable.iter().map(|told| format!("Cannot be read: {told}"));
     told.into_iter().flatten().chain(unreadable).collect()
 }
 
@@ -220,9 +228,14 @@ mod tests {
 
     #[test]
     fn what_was_passed_over_is_said() {
-        assert!(passed_over(&Skipped::default()).is_empty());
-        let skipped =
-            Skipped { damaged: 1, surplus: 7, lost: true, unreadable: vec!["a: b".to_owned()], ..Skipped::default() };
+        assert!(passed_over(&SkippedData::default()).is_empty());
+        let skipped = SkippedData {
+            damaged: 1,
+            surplus: 7,
+            lost: true,
+            unreadable: vec!["a: b".to_owned()],
+            ..SkippedData::default()
+        };
         let told = passed_over(&skipped);
         assert_eq!(told.len(), 4);
         assert!(told[0].starts_with("1 damaged record") && told[3].ends_with("a: b"));

@@ -27,11 +27,13 @@ pub struct ShowSession {
     /// Label and moment: asked for, started, ended …; see [`ShowSession::moments`].
     pub moments: Vec<(&'static str, Moment)>,
     /// What happened, oldest first.
-    pub history: Vec<Happening>,
+    pub history: Vec<HistoryEntry>,
     /// The end of its log as the workload wrote it; `None` before there is one.
     pub log: Option<String>,
     /// What is not held on this machine, a sentence each; see [`ShowSession::caveats`].
     pub caveats: Vec<&'static str>,
+    /// A smaller request that would have sufficed, as a sentence; after the end.
+    pub advice: Option<String>,
     /// False once ended: the log is no longer followed.
     pub is_live: bool,
     /// Whether the viewer owns it: only then a form to change and start again is offered.
@@ -66,14 +68,14 @@ impl Progress {
         match self {
             Self::Done => "done",
             Self::Now => "now",
-            Self::Ahead => "to come",
+            Self::Ahead => "pending",
         }
     }
 }
 
 /// One line of the history.
 #[derive(Clone, Debug)]
-pub struct Happening {
+pub struct HistoryEntry {
     pub at: Moment,
     /// “running”, “extended by 8 h by alice”.
     pub text: String,
@@ -91,9 +93,12 @@ impl ShowSession {
             SessionState::Running | SessionState::Stopping | SessionState::Ended => return Vec::new(),
         };
         let doing = doing.filter(|doing| !doing.trim().is_empty() && at == 3).map(capitalised);
-        let waits = session.state == SessionState::Queued && session.spec.environment.is_some();
-        let third = if waits { "Environment ready" } else { "Program started" };
-        let labels = ["Asked for", "Room for it", third, doing.as_deref().unwrap_or("First answer")];
+        let third = match session.state {
+            SessionState::Queued if session.spec.image.is_some() => "Image ready",
+            SessionState::Queued if session.spec.environment.is_some() => "Environment ready",
+            _ => "Program started",
+        };
+        let labels = ["Requested", "Resources allocated", third, doing.as_deref().unwrap_or("App ready")];
         let step = |(index, label): (usize, &str)| Step {
             label: label.to_owned(),
             progress: match index.cmp(&at) {
@@ -117,20 +122,22 @@ impl ShowSession {
             ("Profile", session.spec.profile.clone()),
             ("GPUs", (!gpus.is_empty()).then(|| gpus.join(", "))),
             ("Environment", session.spec.environment.clone()),
+            ("Image", session.spec.image.clone()),
+            ("Image digest", session.image_digest.clone()),
             ("Modules", (!session.spec.modules.is_empty()).then(|| session.spec.modules.join(" "))),
             ("Working directory", session.spec.working_directory.clone()),
             ("Log folder", session.spec.log_directory.clone()),
             ("Runs", names(&session.spec.log_directories)),
             ("Charged to", session.spec.group.clone()),
             (
-                "Asked for",
+                "Time limit",
                 Some(if session.spec_is_whole {
                     human_duration(session.spec.duration_seconds)
                 } else {
-                    "what was asked for can no longer be read as a whole".to_owned()
+                    "the request can no longer be read in full".to_owned()
                 }),
             ),
-            ("Extensions", (0 < session.extensions).then(|| session.extensions.to_string())),
+            ("Extensions", (session.extensions > 0).then(|| session.extensions.to_string())),
             ("Node", placement.map(|placement| placement.node.clone())),
             ("Runs as", placement.map(|placement| placement.unix_name.clone())),
             ("Limits", placement.map(|placement| how_limits_are_held(&placement.limits))),
@@ -200,22 +207,23 @@ fn closes_gpus(placement: &Placement, inventory: &GpuInventory) -> bool {
     ["systemd", "cgroup-v1"].contains(&placement.limits.as_str()) && !inventory.devices.is_empty()
 }
 
-const LIMITS_ARE_WATCHED: &str = "On this machine the limits of this session are watched, not enforced: more memory than asked \
-                                  for ends it within a second, and cores beyond those asked for are lent, not its own.";
+const LIMITS_ARE_WATCHED: &str = "On this machine, the limits of this session are monitored, not enforced by the \
+                                  kernel. If it uses more memory than requested, it is ended within a second. It can \
+                                  use more cores than requested, but they are not reserved for it.";
 
-const GPUS_ARE_OPEN: &str = "This machine cannot close GPUs: programs see the GPUs of this session alone, but one that ignores \
-                             CUDA_VISIBLE_DEVICES can open all.";
+const GPUS_ARE_OPEN: &str = "GPUs are not isolated on this machine: programs see only the GPUs of this session, but a \
+                             program that ignores CUDA_VISIBLE_DEVICES can use all GPUs.";
 
-const GPUS_ARE_COUNTED: &str = "The GPUs of this machine are only counted: no driver stands behind them, and nothing keeps \
-                                programs to those of their session.";
+const GPUS_ARE_COUNTED: &str = "The GPUs of this machine are allocated by count only: there is no driver, and programs \
+                                are not restricted to the GPUs of their session.";
 
-const SLICES_ARE_OPEN: &str = "This session holds a slice of a GPU: the other slices of that GPU are told apart by \
-                               CUDA_VISIBLE_DEVICES alone.";
+const SLICES_ARE_OPEN: &str = "This session holds a slice of a GPU. Only CUDA_VISIBLE_DEVICES separates it from the \
+                               other slices of that GPU.";
 
 fn how_limits_are_held(limits: &str) -> String {
     match limits {
-        "sampled" => "watched once a second".to_owned(),
-        "systemd" => "enforced by the kernel (cgroup-v2, made by systemd)".to_owned(),
+        "sampled" => "monitored every second".to_owned(),
+        "systemd" => "enforced by the kernel (cgroup-v2, created by systemd)".to_owned(),
         "cgroup-v1" | "cgroup-v2" => format!("enforced by the kernel ({limits})"),
         "cgroup-v1-without-devices" => "enforced by the kernel (cgroup-v1)".to_owned(),
         other => other.to_owned(),

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{FieldError, InvitationRow, Moment, Told};
+use super::{FieldError, InvitationRow, Moment, More, NotificationForm};
 use crate::web::page::{Layout, Theme, filters};
 
 /// The settings of the viewer.
@@ -19,6 +19,7 @@ pub struct Settings {
     pub has_local_password: bool,
     /// Newest first; revoked ones are left out by the handler.
     pub tokens: Vec<TokenRow>,
+    pub more_tokens: More,
     /// What a new token may be allowed; posted as `scopes`, none ticked is everything.
     pub scopes: Vec<ScopeChoice>,
     /// What was typed for a new token, kept after an error.
@@ -27,11 +28,12 @@ pub struct Settings {
     pub new_token: Option<NewToken>,
     /// How many browsers are signed in, this one included.
     pub logins: i64,
-    pub told: Told,
+    pub told: NotificationForm,
     /// Groups that the viewer is invited into and has not answered.
     pub invitations: Vec<InvitationRow>,
     /// Groups that the viewer is in, by name.
     pub groups: Vec<OwnGroup>,
+    pub more_groups: More,
 }
 
 /// A group that the viewer is in.

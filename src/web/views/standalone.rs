@@ -11,7 +11,7 @@ use crate::web::page::{Layout, filters};
 /// 503, or 200 with this page, means “still waiting”; anything else and it goes there.
 #[derive(Debug, Template)]
 #[template(path = "waiting.html")]
-pub struct Waiting {
+pub struct WaitingPage {
     pub layout: Layout,
     pub id: String,
     pub name: String,
@@ -35,7 +35,7 @@ pub struct Ended {
     pub class: &'static str,
     pub word: &'static str,
     pub sentence: Sentence,
-    /// `Start again`, or `Start again with 4 GB`.
+    /// `Start again`, or `Start again with 4 GiB`.
     pub again: String,
     /// The memory to ask for, as a form takes it (`4G`); empty: as before.
     pub memory: String,
@@ -57,7 +57,7 @@ pub struct TerminalPage {
     pub place: String,
 }
 
-impl Waiting {
+impl WaitingPage {
     /// The page of a session's card: they say the same.
     #[must_use]
     pub fn new(layout: Layout, card: super::Card, steps: Vec<Step>) -> Self {

@@ -3,14 +3,14 @@
 
 use askama::Template;
 
-use super::{Moment, outcome};
+use super::{Moment, More, outcome};
 use crate::{
     model::{
         Sweep, SweepState, Timestamp,
         sweep::{Goal, Metric, SweepKind},
         time::human_duration,
     },
-    sweeps::Standing,
+    sweeps::TaskProgress,
     web::page::{Layout, filters},
 };
 
@@ -53,9 +53,9 @@ impl SweepRow {
         };
         let kind = match sweep.kind {
             SweepKind::Array => "array",
-            SweepKind::Grid => "every combination",
-            SweepKind::Random => "drawn values",
-            SweepKind::Repeat => "repeated",
+            SweepKind::Grid => "grid",
+            SweepKind::Random => "random search",
+            SweepKind::Repeat => "repeats",
         };
         Self {
             id: sweep.id.to_string(),
@@ -86,27 +86,33 @@ pub struct ShowSweep {
     pub parameters: Vec<String>,
     pub has_repeats: bool,
     pub rows: Vec<TaskRow>,
+    pub more: More,
+    /// How many of all tasks are in a state: class, word and number, in the order of a life.
+    pub counts: Vec<(&'static str, &'static str, usize)>,
     pub is_own: bool,
     pub may_pause: bool,
     pub may_resume: bool,
     pub may_stop: bool,
     pub may_delete: bool,
+    /// Where the curves of its tasks are compared, as soon as there are some.
+    pub compare_href: Option<String>,
 }
 
 impl ShowSweep {
     fn goal(metric: &Metric) -> &'static str {
         match metric.goal {
-            Goal::Minimum => "least",
-            Goal::Maximum => "greatest",
+            Goal::Minimum => "minimum",
+            Goal::Maximum => "maximum",
         }
     }
 
-    /// How many tasks are in each state, in the order of a life.
-    fn counts(&self) -> Vec<(&'static str, &'static str, usize)> {
+    /// Counts how many tasks are in each state, in the order of a life.
+    #[must_use]
+    pub fn count(standings: &[TaskProgress]) -> Vec<(&'static str, &'static str, usize)> {
         let words = ["planned", "queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled"];
-        let count = |word: &str| self.rows.iter().filter(|row| row.word == word).count();
+        let count = |word: &str| standings.iter().filter(|standing| standing.word() == word).count();
         let counted = words.into_iter().map(|word| (TaskRow::class(word), word, count(word)));
-        counted.filter(|(.., count)| 0 < *count).collect()
+        counted.filter(|(.., count)| *count > 0).collect()
     }
 }
 
@@ -129,7 +135,7 @@ pub struct TaskRow {
 
 impl TaskRow {
     #[must_use]
-    pub fn new(standing: &Standing, parameters: &[String], now: Timestamp) -> Self {
+    pub fn new(standing: &TaskProgress, parameters: &[String], now: Timestamp) -> Self {
         let latest = standing.job.as_ref().map(|job| &job.latest);
         let began = latest.and_then(|latest| latest.ready_at.or(latest.started_at));
         let ended = latest.and_then(|latest| latest.ended_at);

@@ -169,7 +169,7 @@ impl Budget {
     }
 
     fn committed(&self) -> Option<String> {
-        (0 < self.meter.asked).then(|| Meter { used: self.meter.asked, ..self.meter.clone() }.used_text())
+        (self.meter.asked > 0).then(|| Meter { used: self.meter.asked, ..self.meter.clone() }.used_text())
     }
 }
 
@@ -180,15 +180,15 @@ pub fn end_reason_word(reason: EndReason) -> &'static str {
         EndReason::StoppedByOwner => "Stopped by owner",
         EndReason::StoppedByAdmin => "Stopped by admin",
         EndReason::Idle => "Idle",
-        EndReason::TimeLimit => "Time was over",
+        EndReason::TimeLimit => "Time limit reached",
         EndReason::OutOfMemory => "Out of memory",
-        EndReason::Exited => "Ended by itself",
-        EndReason::Signal => "Ended by a signal",
+        EndReason::Exited => "Exited",
+        EndReason::Signal => "Killed by a signal",
         EndReason::NodeFailure => "Node failed",
         EndReason::HostRebooted => "Machine restarted",
         EndReason::Preempted => "Preempted",
-        EndReason::LaunchFailed => "Not started",
-        EndReason::Refused => "Refused",
+        EndReason::LaunchFailed => "Failed to start",
+        EndReason::Refused => "Rejected",
         EndReason::Lost => "Lost",
     }
 }

@@ -34,7 +34,7 @@ async fn a_tree_that_ignores_sigterm_and_a_daemon_are_ended() {
     agent.terminate();
     let record = agent.exited().await;
     assert_eq!(record.cause, ExitCause::Asked);
-    assert!(record.detail.contains("were still there after 1 s and were killed"), "{}", record.detail);
+    assert!(record.detail.contains("were still running after 1 s and were killed"), "{}", record.detail);
     assert!(!pids.iter().any(|pid| lives(pid)), "something is left");
     assert_eq!(carriers(agent.given.launch.session), []);
 }
@@ -89,7 +89,7 @@ async fn too_much_memory_ends_the_tree_where_no_cgroup_binds() {
     let mut agent = given.start();
     let record = agent.exited().await;
     assert_eq!(record.cause, ExitCause::OutOfMemory);
-    assert_eq!(record.detail, "out of memory: it asked for 100 MB and used all of them: start again with 200 MB");
+    assert_eq!(record.detail, "out of memory: it requested 100 MiB and used all of it: start again with 200 MiB");
     assert_eq!(carriers(agent.given.launch.session), []);
 }
 
@@ -100,7 +100,7 @@ async fn too_many_processes_end_the_tree_where_no_cgroup_binds() {
     given.launch.limits.processes = 5;
     let record = given.start().exited().await;
     assert_eq!(record.cause, ExitCause::OutOfMemory);
-    assert!(record.detail.contains("9 processes") && record.detail.contains("may have 5"), "{}", record.detail);
+    assert!(record.detail.contains("9 processes") && record.detail.contains("the limit is 5"), "{}", record.detail);
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn the_kernels_kill_counter_is_heard() {
     fs::write(&counter, "oom 1\noom_kill 2\n").unwrap();
     let record = agent.exited().await;
     assert_eq!(record.cause, ExitCause::OutOfMemory);
-    assert!(record.detail.ends_with("start again with 8 GB"), "{}", record.detail);
+    assert!(record.detail.ends_with("start again with 8 GiB"), "{}", record.detail);
 }
 
 #[tokio::test]
@@ -127,6 +127,6 @@ async fn a_stopped_process_still_ends_at_once() {
     eventually("it stops", async || fs::read_to_string(&stopped).unwrap().contains("T (stopped)").then_some(())).await;
     let before = std::time::Instant::now();
     agent.terminate();
-    assert_eq!(agent.exited().await.detail, "ended as asked");
+    assert_eq!(agent.exited().await.detail, "ended on request");
     assert!(before.elapsed().as_secs() < 4);
 }

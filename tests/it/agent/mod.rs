@@ -1,5 +1,6 @@
 //! `lyceum agent`, the real program, with real apps: shells, Python, `/bin/sh` scripts.
 
+mod containers;
 mod ending;
 mod modules;
 mod starting;
@@ -19,7 +20,10 @@ use hyper_util::rt::TokioIo;
 use lyceum::{
     apps::{self, App, Catalogue, Context},
     model::{Resources, SessionId},
-    protocol::{AgentLaunch, AgentStatus, AppLaunch, ExitRecord, HomeSetup, Limits, PROTOCOL, Program, Shell, files},
+    protocol::{
+        AgentLaunch, AgentStatus, AppLaunch, Container, ExitRecord, HomeSetup, ImageKernel, Limits, PROTOCOL, Program,
+        Shell, files,
+    },
     scheduler::Person,
 };
 use tokio::net::UnixStream;
@@ -56,10 +60,15 @@ impl Given {
     }
 
     fn new(app: &App) -> Self {
+        Self::with(app, Known::default())
+    }
+
+    /// An app of which more is known.
+    fn with(app: &App, known: Known<'_>) -> Self {
         let run = tempfile::Builder::new().prefix("ly-run-").tempdir().unwrap();
         let home = tempfile::Builder::new().prefix("ly-home-").tempdir().unwrap();
         let session = SessionId::new();
-        let app = launch(app, session, run.path(), home.path());
+        let app = launch(app, session, run.path(), home.path(), known);
         let launch = AgentLaunch {
             protocol: PROTOCOL,
             session,
@@ -74,6 +83,7 @@ impl Given {
             node: None,
             inherits: Vec::new(),
             surroundings: None,
+            gpus: None,
         };
         Self { run, home, launch }
     }
@@ -97,7 +107,18 @@ fn site_app(command: &[&str]) -> App {
     App::from(toml::from_str::<apps::SiteApp>(&text).unwrap())
 }
 
-fn launch(app: &App, session: SessionId, run: &Path, home: &Path) -> AppLaunch {
+/// What an app may be started with besides.
+#[derive(Clone, Copy, Default)]
+struct Known<'a> {
+    python: Option<&'a apps::Python>,
+    /// Where the portal has put its files for apps.
+    wrapper: Option<&'a Path>,
+    container: Option<&'a Container>,
+    kernels: &'a [ImageKernel],
+    token: &'a str,
+}
+
+fn launch(app: &App, session: SessionId, run: &Path, home: &Path, known: Known<'_>) -> AppLaunch {
     let person = Person {
         unix_name: "ada".to_owned(),
         uid: rustix::process::getuid().as_raw(),
@@ -110,18 +131,20 @@ fn launch(app: &App, session: SessionId, run: &Path, home: &Path) -> AppLaunch {
         base_url: &apps::base_url(session),
         person: &person,
         run_directory: run,
-        python: None,
+        python: known.python,
         working_directory: home,
         log_directory: None,
         log_directories: &BTreeMap::new(),
-        tensorboard_wrapper: Path::new("/nowhere"),
+        tensorboard_wrapper: known.wrapper.unwrap_or(Path::new("/nowhere")),
         trainer: Path::new("/nowhere"),
         resources: &Resources::default(),
         gpus: &[],
         gpu_driver: false,
-        token: "",
+        token: known.token,
         port: None,
         batch: None,
+        container: known.container,
+        kernels: known.kernels,
         extra: &BTreeMap::new(),
     };
     apps::launch(app, &context).unwrap()

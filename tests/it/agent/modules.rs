@@ -62,7 +62,8 @@ fn sites() -> Vec<Site> {
 fn with(site: &Site, mut given: Given, names: &[&str]) -> Given {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let wrapper = given.run.path().join("tensorboard.py");
-    fs::write(given.run.path().join("bashrc"), include_str!("../../../src/apps/bashrc")).unwrap();
+    fs::write(given.run.path().join("bashrc"), include_str!("../../../crates/services/src/environments/bashrc"))
+        .unwrap();
     given.launch.app = apps::with_modules(given.launch.app, &names, &wrapper);
     given.launch.home.modules = Some(protocol::Modules { init: site.init.clone(), names });
     given
@@ -141,7 +142,7 @@ async fn what_does_not_load_is_told() {
         let nothing = Site { init: "/dev/null".into(), _place: tempfile::tempdir().unwrap() };
         let mut agent = with(&nothing, Given::script("sleep 600"), &["tool"]).start();
         let record = agent.exited().await;
-        assert!(record.detail.contains("/dev/null does not make modules known"), "{record:?}");
+        assert!(record.detail.contains("/dev/null does not provide modules"), "{record:?}");
     }
 }
 

@@ -35,7 +35,8 @@ socketserver.UnixStreamServer(sys.argv[1], Handler).serve_forever()
 #[tokio::test]
 async fn the_environment_is_what_was_asked_for_and_nothing_leaks_in() {
     let given = Given::script(
-        "env -0 > env; for n in 3 4 5 6 7 8 9 10; do [ -e /proc/$$/fd/$n ] && echo leak $n; done; readlink /proc/$$/fd/0",
+        "env -0 > env; for n in 3 4 5 6 7 8 9 10; do [ -e /proc/$$/fd/$n ] && echo leak $n; done; readlink \
+         /proc/$$/fd/0",
     );
     let mut expected = given.launch.app.environment.clone();
     // Whoever starts the agent has a descriptor and variables that nobody should see.
@@ -73,7 +74,7 @@ async fn ready_when_the_app_answers_below_500() {
     let asked = agent.home("ok.asked");
     eventually("a question", async || asked.exists().then_some(())).await;
     let status = agent.status().await;
-    assert_eq!((status.phase, status.step.as_str()), (Phase::Starting, "waiting for the first answer"));
+    assert_eq!((status.phase, status.step.as_str()), (Phase::Starting, "waiting for the app to respond"));
     fs::write(agent.home("ok"), "").unwrap();
     eventually("ready", async || (agent.status().await.phase == Phase::Ready).then_some(())).await;
     let mode = |name| fs::metadata(agent.file(name)).unwrap().permissions().mode() & 0o777;
@@ -88,7 +89,7 @@ async fn an_error_page_is_not_the_app() {
     for (status, secret, statuses, said) in [
         ("403", Some("token s3cret"), vec![], "does not accept the token that the portal gave it (status 403)"),
         ("302", Some("token s3cret"), vec![200], "does not accept the token that the portal gave it (status 302)"),
-        ("404", None, vec![200], "was not ready within 2 seconds: it answers"),
+        ("404", None, vec![200], "was not ready within 2 seconds: it returns status"),
     ] {
         let words = ["/usr/bin/python3", "-c", HTTP_ON_A_SOCKET, "{socket}", "{home}/never", status];
         let mut given = Given::new(&site_app(&words));
@@ -110,7 +111,7 @@ async fn a_login_shell_that_is_not_there_is_exchanged_everywhere() {
     let mut agent = given.start();
     agent.exited().await;
     let log = agent.log();
-    assert!(log.contains("/usr/bin/zsh-not-here is not there") && log.contains("shell /bin/bash\n"), "{log}");
+    assert!(log.contains("/usr/bin/zsh-not-here is missing") && log.contains("shell /bin/bash\n"), "{log}");
     // A directory, or a file that is no program, is no better.
     for (shell, used) in
         [("/etc", "/bin/bash"), ("/etc/passwd", "/bin/bash"), ("bash", "/bin/bash"), ("/bin/sh", "/bin/sh")]
@@ -148,13 +149,13 @@ async fn an_app_that_never_answers_is_ended_with_its_last_words() {
     });
     let record = given.start().exited().await;
     assert_eq!(record.cause, ExitCause::LaunchFailed);
-    assert_eq!(record.detail, "the app did not answer within 1 seconds: no licence found");
+    assert_eq!(record.detail, "the app did not respond within 1 seconds: no licence found");
 }
 
 #[tokio::test]
 async fn exit_codes_signals_and_last_words() {
     for (script, code, signal, detail) in [
-        ("exit 0", Some(0), None, "the program ended by itself"),
+        ("exit 0", Some(0), None, "the program ended (exit code 0)"),
         (
             "echo one; echo 'it is broken' >&2; exit 3",
             Some(3),
@@ -232,7 +233,7 @@ async fn a_home_that_cannot_be_written_or_is_not_there() {
     fs::set_permissions(given.home.path(), fs::Permissions::from_mode(0o555)).unwrap();
     let record = start_without_override(given).exited().await;
     assert_eq!(record.cause, ExitCause::LaunchFailed);
-    assert!(record.detail.contains("may not be written") && record.detail.contains("chmod"), "{}", record.detail);
+    assert!(record.detail.contains("is not writable") && record.detail.contains("chmod"), "{}", record.detail);
 
     let mut given = Given::script("true");
     given.launch.home.home = given.home.path().join("none");

@@ -93,7 +93,7 @@ async fn a_login_shell_with_a_size() {
     let before = std::time::Instant::now();
     agent.terminate();
     let record = agent.exited().await;
-    assert_eq!((record.cause, record.detail.as_str()), (ExitCause::Asked, "ended as asked"));
+    assert_eq!((record.cause, record.detail.as_str()), (ExitCause::Asked, "ended on request"));
     assert!(before.elapsed().as_secs() < 4, "{:?}", before.elapsed());
 }
 

@@ -1,9 +1,9 @@
-//! Reads `src/**` and fails with the offending line when a module uses another that it may
-//! not, when a library appears outside its place, or when a file breaks a house rule. The
-//! tables here are ARCHITECTURE.md's "who may use whom", word for word; a new arrow is an
-//! edit of both.
+//! Reads `src/**` and `crates/**` and fails with the offending line when a library appears outside its place, or when
+//! a file breaks a house rule. Which crate may use which is Cargo's to hold; what root's code is built from is asked of
+//! Cargo here.
 
 pub mod source;
+mod words;
 
 use std::{
     collections::BTreeSet,
@@ -12,103 +12,6 @@ use std::{
 };
 
 use source::Source;
-
-/// Everything else may be used by it.
-const ANY: &[&str] = &["*"];
-
-/// A module and the modules that it may use. A module that is not listed fails the test.
-const MAY_USE: &[(&str, &[&str])] = &[
-    ("model", &[]),
-    ("protocol", &["model"]),
-    ("run_directory", &[]),
-    ("inherited", &[]),
-    // Whoever is on another node is known by a key, not by the kernel.
-    ("nodes", &["model", "protocol", "run_directory"]),
-    ("dial", &["model", "nodes", "protocol"]),
-    ("curves", &[]),
-    ("demo", &["model", "curves"]),
-    // A dataset is built by a job and looked at through files agents.
-    ("datasets", &["model", "db", "files", "jobs", "sessions", "protocol"]),
-    // A model is trained, and asked, by jobs; what they leave is read through files agents.
-    ("models", &["model", "db", "files", "jobs", "sessions", "protocol"]),
-    ("db", &["model"]),
-    ("gpu", &["model"]),
-    ("apps", &["model", "protocol"]),
-    ("environments", &["model"]),
-    ("auth", &["model", "db"]),
-    // Where there is no root helper, the local scheduler does the helper's work in its own process.
-    ("overlay", &["protocol"]),
-    ("scheduler", &["model", "gpu", "protocol", "dial", "nodes", "helper", "run_directory"]),
-    ("helper", &["model", "inherited", "protocol", "overlay"]),
-    ("agent", &["model", "apps", "inherited", "protocol", "overlay", "dial", "nodes", "curves"]),
-    ("admission", &["model", "db"]),
-    ("cluster", &["model", "db", "admission", "scheduler"]),
-    // Limits are written into Slurm's accounting.
-    ("associations", &["model", "db", "admission", "scheduler"]),
-    // The agents that touch files are started by the helper and speak to this module alone.
-    ("files", &["model", "db", "admission", "scheduler", "helper", "protocol"]),
-    ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol", "overlay"]),
-    // An attempt of a job is a workload like any other: one loop launches and ends them all.
-    ("jobs", &["model", "db", "admission", "sessions", "apps"]),
-    // Tasks become jobs, and are compared by the curves of those.
-    ("sweeps", &["model", "db", "admission", "jobs", "sessions", "runs", "curves"]),
-    // What happened to jobs and their curves is told by e-mail and to other hosts.
-    ("notifications", &["model", "db", "sessions", "runs"]),
-    // Whoever reads curves after a workload's end is a files agent.
-    ("runs", &["model", "db", "scheduler", "files", "curves", "protocol"]),
-    ("proxy", &["model", "dial", "listen"]),
-    (
-        "web",
-        &[
-            "model",
-            "db",
-            "auth",
-            "admission",
-            "sessions",
-            "jobs",
-            "datasets",
-            "sweeps",
-            "models",
-            "notifications",
-            "cluster",
-            "associations",
-            "files",
-            "runs",
-            "announcements",
-            "listen",
-            "proxy",
-            "dial",
-            "nodes",
-            "scheduler",
-            "apps",
-            "environments",
-            "protocol",
-        ],
-    ),
-    ("journal", &["model", "db"]),
-    ("announcements", &["model", "db"]),
-    ("retention", &["model", "db"]),
-    ("client", &["model"]),
-    ("lifecycle", &["model"]),
-    ("telemetry", &[]),
-    ("listen", &[]),
-    ("config", ANY),
-    ("app", ANY),
-    ("start", ANY),
-    ("admin", ANY),
-    ("check", ANY),
-    ("main", ANY),
-];
-
-/// Modules that nobody but these may use.
-const ROOTS: &[(&str, &[&str])] = &[
-    ("app", &["main"]),
-    ("start", &["main", "app", "config", "admin", "check"]),
-    ("client", &["main"]),
-    ("admin", &["main"]),
-    ("check", &["main", "config"]),
-    ("config", &["main", "app", "start", "admin", "check"]),
-];
 
 /// The beginning of a path, the modules where it may stand, and why.
 const CONFINED: &[(&[&str], &[&str], &str)] = &[
@@ -123,34 +26,51 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
     (
         &["std", "process", "Command"],
         &["helper", "agent", "environments", "check", "start"],
-        "processes are started by helper, agent, environments, check and start",
+        "processes are started by helper, agent, environments, check, images and start",
     ),
     (
         &["tokio", "process"],
-        &["helper", "agent", "environments", "check", "start"],
-        "processes are started by helper, agent, environments, check and start",
+        &["helper", "agent", "environments", "check", "images", "start"],
+        "processes are started by helper, agent, environments, check, images and start",
     ),
     (&["anyhow"], &["main", "app", "start", "admin", "check"], "modules have errors of their own"),
 ];
 
 /// Where status codes of errors may be written. The codes of success may stand in all of web.
 /// `listen` refuses what is no proper HTTP before any router sees it.
-const STATUS_CODES: &[&str] = &["src/web/error.rs", "src/proxy", "src/agent", "src/listen"];
+const STATUS_CODES: &[&str] =
+    &["src/web/error.rs", "crates/front/src/proxy", "crates/node/src/agent", "crates/front/src/listen"];
 const SUCCESS: &[&str] = &["OK", "CREATED", "ACCEPTED", "NO_CONTENT"];
 
 const MOST_LINES: usize = 600;
+
+/// Elements of which a line of a template opens at most one. Inline elements may share a line, since white space between
+/// them would show.
+const BLOCKS: &[&str] = &[
+    "table", "thead", "tbody", "tr", "th", "td", "section", "article", "div", "ul", "ol", "li", "dl", "dt", "dd", "p",
+    "form", "fieldset", "details", "summary", "h1", "h2", "h3",
+];
+/// The longest line of a template (characters).
+const MAX_TEMPLATE_LINE: usize = 460;
 
 /// Files that may be longer, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
 #[test]
+fn every_template_has_one_block_a_line() {
+    let faults: Vec<String> =
+        files("templates", "html").iter().flat_map(|file| template_rules(file, &read(file))).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
 fn every_file_keeps_the_rules() {
-    let faults: Vec<String> = rust_files("src")
+    let faults: Vec<String> = sources()
         .iter()
         .flat_map(|file| {
             let text = read(file);
             let mut faults = house_rules(file, &text);
-            faults.extend(layers(file, &text));
+            faults.extend(places(file, &text));
             faults
         })
         .chain(rust_files("tests").iter().flat_map(|file| house_rules(file, &read(file))))
@@ -161,8 +81,10 @@ fn every_file_keeps_the_rules() {
 /// A file that no module names is not compiled, and its tests are not run.
 #[test]
 fn every_file_is_somebodys_module() {
-    for folder in ["src", "tests/it"] {
-        let files = rust_files(folder);
+    let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates")).unwrap();
+    let crates = crates.map(|entry| format!("crates/{}/src", entry.unwrap().file_name().to_str().unwrap()));
+    for folder in crates.chain(["src".to_owned(), "tests/it".to_owned()]) {
+        let files = rust_files(&folder);
         let (roots, named): (Vec<_>, Vec<_>) = files
             .iter()
             .partition(|file| ["main.rs", "lib.rs"].iter().any(|root| **file == format!("{folder}/{root}")));
@@ -177,37 +99,37 @@ fn every_file_is_somebodys_module() {
             let (parent, name) = (path.parent().unwrap(), path.file_stem().unwrap().to_str().unwrap());
             let above = parent.join("mod.rs").display().to_string();
             let mut parents =
-                roots.iter().filter(|_| parent == Path::new(folder)).map(|root| root.as_str()).chain([&*above]);
+                roots.iter().filter(|_| parent == Path::new(&folder)).map(|root| root.as_str()).chain([&*above]);
             !parents.any(|file| Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists() && declares(file, name))
         });
         assert_eq!(orphans.collect::<Vec<_>>(), Vec::<&String>::new(), "no module names these");
     }
 }
 
+/// The helper is root's code. It is built without the libraries for SQL, LDAP, e-mail, templates and web requests.
 #[test]
-fn every_module_is_in_the_table() {
-    let modules: BTreeSet<String> = rust_files("src").iter().map(|file| module_of(file).to_owned()).collect();
-    let unlisted: Vec<_> = modules.iter().filter(|m| *m != "lib" && may_use(m).is_none()).collect();
-    assert!(unlisted.is_empty(), "these modules have no row in MAY_USE: {unlisted:?}");
-}
-
-#[test]
-fn every_arrow_of_the_table_is_there() {
-    let mut used = BTreeSet::new();
-    for file in rust_files("src") {
-        let source = Source::read(&read(&file)).without_tests();
-        let paths = source.paths();
-        let modules = paths.iter().filter_map(|(_, path)| used_module(&file, path));
-        used.extend(modules.map(|module| (module_of(&file).to_owned(), module.to_owned())));
+fn roots_code_is_built_from_little() {
+    let metadata = crate::licences::metadata();
+    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
+    let name = |id: &serde_json::Value| crate::licences::name_of(&metadata, id);
+    let is_built =
+        |dep: &&serde_json::Value| dep["dep_kinds"].as_array().unwrap().iter().any(|kind| kind["kind"].is_null());
+    let (mut left, mut found) = (vec!["lyceum-node".to_owned()], BTreeSet::new());
+    while let Some(next) = left.pop() {
+        let node = nodes.iter().find(|node| name(&node["id"]) == next).unwrap();
+        if found.insert(next) {
+            left.extend(node["deps"].as_array().unwrap().iter().filter(is_built).map(|dep| name(&dep["pkg"])));
+        }
     }
-    let arrows = MAY_USE.iter().flat_map(|(module, may)| may.iter().map(move |used| (*module, *used)));
-    let unused: Vec<_> = arrows
-        .filter(|(module, other)| *other != "*" && !used.contains(&((*module).to_owned(), (*other).to_owned())))
-        .collect();
-    assert!(unused.is_empty(), "nobody needs these arrows, here and in ARCHITECTURE.md: {unused:?}");
+    assert!(found.contains("rustix") && found.contains("lyceum-wire"), "{found:?}");
+    let ours: Vec<_> = found.iter().filter(|name| name.starts_with("lyceum-")).collect();
+    assert_eq!(ours, ["lyceum-curves", "lyceum-model", "lyceum-node", "lyceum-wire"]);
+    for other in ["askama", "image", "ldap3", "lettre", "libsqlite3-sys", "nvml-wrapper", "reqwest", "sqlx", "zip"] {
+        assert!(!found.contains(other), "root's code is built from {other}");
+    }
 }
 
-/// Faults that need no knowledge of layers.
+/// Returns the faults that any file may have.
 fn house_rules(file: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if !text.starts_with("//!") {
@@ -229,21 +151,37 @@ fn house_rules(file: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// Faults against the tables above.
-fn layers(file: &str, text: &str) -> Vec<String> {
-    if Path::new(file).file_stem().is_some_and(|stem| stem == "tests") {
+/// Returns the lines of a template that open several blocks, or are too long to be reviewed.
+fn template_rules(file: &str, text: &str) -> Vec<String> {
+    let opens = |line: &str| BLOCKS.iter().map(|tag| opened(line, tag)).sum::<usize>();
+    let mut faults = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if opens(line) > 1 {
+            faults.push(format!("{file}:{number}: opens several blocks: one tag a line"));
+        }
+        if line.chars().count() > MAX_TEMPLATE_LINE {
+            faults.push(format!("{file}:{number}: longer than {MAX_TEMPLATE_LINE} characters"));
+        }
+    }
+    faults
+}
+
+/// Returns how often a line opens an element of this name.
+fn opened(line: &str, tag: &str) -> usize {
+    let ends = |rest: &str| rest.starts_with(['>', ' ', '{']) || rest.is_empty();
+    line.split(&format!("<{tag}")).skip(1).filter(|rest| ends(rest)).count()
+}
+
+/// Returns the faults against the tables above.
+fn places(file: &str, text: &str) -> Vec<String> {
+    let folder = file.strip_prefix("crates/").and_then(|rest| rest.split('/').nth(1));
+    if Path::new(file).file_stem().is_some_and(|stem| stem == "tests") || matches!(folder, Some("tests" | "examples")) {
         return Vec::new();
     }
     let module = module_of(file);
     let source = Source::read(text).without_tests();
     let mut faults = Vec::new();
     for (line, path) in source.paths() {
-        if let Some(used) = used_module(file, &path)
-            && used != module
-            && !module_allowed(module, used)
-        {
-            faults.push(format!("{file}:{line}: {module} may not use {used} (`{}`)", path.join("::")));
-        }
         for (start, places, why) in CONFINED {
             if path.iter().map(String::as_str).take(start.len()).eq(start.iter().copied())
                 && (path.len() > 1 || start.len() > 1)
@@ -267,46 +205,25 @@ fn layers(file: &str, text: &str) -> Vec<String> {
     faults
 }
 
-fn may_use(module: &str) -> Option<&'static [&'static str]> {
-    MAY_USE.iter().find(|(name, _)| *name == module).map(|(_, used)| *used)
-}
-
-fn module_allowed(module: &str, used: &str) -> bool {
-    // lib.rs only names the modules; a path to something that is no module is lib's own.
-    if module == "lib" || may_use(used).is_none() {
-        return true;
-    }
-    let root = ROOTS.iter().find(|(name, _)| *name == used);
-    let by_root = root.is_none_or(|(_, users)| users.contains(&module));
-    let by_table = may_use(module).is_some_and(|list| list == ANY || list.contains(&used) || root.is_some());
-    by_root && by_table
-}
-
-/// The top-level module that a path leads to: `crate::X`, `lyceum::X` in main.rs, or as many
-/// `super`s as it takes to reach the root.
-fn used_module<'a>(file: &str, path: &'a [String]) -> Option<&'a str> {
-    let root = match path.first().map(String::as_str)? {
-        "crate" => 1,
-        "lyceum" if module_of(file) == "main" => 1,
-        "super" => {
-            let supers = path.iter().take_while(|segment| *segment == "super").count();
-            (supers >= depth(file)).then_some(supers)?
-        }
-        _ => return None,
-    };
-    path.get(root).map(String::as_str)
-}
-
-/// How many modules deep a file is: 1 for `src/db/mod.rs` and `src/gpu.rs`.
-fn depth(file: &str) -> usize {
-    let parts = file.trim_start_matches("src/").split('/').count();
-    if file.ends_with("/mod.rs") { parts - 1 } else { parts }
-}
-
-/// `src/db/users.rs` is of `db`, `src/gpu.rs` of `gpu`.
+/// Names what a file is of: `src/web/login.rs` is of `web`, `crates/db/src/users.rs` of `db`, and
+/// `crates/services/src/auth/mod.rs` of `auth`.
 fn module_of(file: &str) -> &str {
-    let first = file.trim_start_matches("src/").split('/').next().unwrap_or_default();
-    first.trim_end_matches(".rs")
+    let file = file.trim_start_matches("src/");
+    let mut parts = file.split('/');
+    let first = parts.next().unwrap_or_default();
+    if first != "crates" {
+        return first.trim_end_matches(".rs");
+    }
+    let (name, module) = (parts.next().unwrap_or_default(), parts.nth(1).unwrap_or_default());
+    let is_of_many = ["front", "node", "services", "wire"].contains(&name);
+    if is_of_many { module.trim_end_matches(".rs") } else { name }
+}
+
+/// Every Rust file of the program, those of `tests` apart.
+fn sources() -> Vec<String> {
+    let mut files = rust_files("src");
+    files.extend(rust_files("crates"));
+    files
 }
 
 fn status_code(path: &[String]) -> Option<&str> {
@@ -324,8 +241,13 @@ fn is_sql(text: &str) -> bool {
         || padded.find(" UPDATE ").is_some_and(|at| padded[at..].contains(" SET "))
 }
 
-/// Every Rust file below a folder of the repository, as `src/…`, sorted.
+/// Returns every Rust file below a folder of the repository, as `src/…`, sorted.
 fn rust_files(folder: &str) -> Vec<String> {
+    files(folder, "rs")
+}
+
+/// Returns every file with this extension below a folder of the repository, sorted.
+fn files(folder: &str, extension: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut folders, mut files) = (vec![root.join(folder)], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -333,13 +255,13 @@ fn rust_files(folder: &str) -> Vec<String> {
             let path: PathBuf = entry.unwrap().path();
             if path.is_dir() && path.file_name().is_none_or(|name| name != "node_modules") {
                 folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
+            } else if path.extension().is_some_and(|e| e == extension) {
                 files.push(path.strip_prefix(root).unwrap().to_str().expect("our file names are text").to_owned());
             }
         }
     }
     files.sort();
-    assert!(!files.is_empty(), "no Rust files below {folder}");
+    assert!(!files.is_empty(), "no .{extension} files below {folder}");
     files
 }
 
@@ -352,7 +274,7 @@ mod checks_itself {
     use super::*;
 
     fn fault(file: &str, code: &str, expected: &str) {
-        let faults = layers(file, code);
+        let faults = places(file, code);
         assert!(
             faults.len() == 1 && faults[0].contains(expected),
             "{code:?} in {file}: expected one fault with {expected:?}, got {faults:?}"
@@ -360,32 +282,19 @@ mod checks_itself {
     }
 
     fn fine(file: &str, code: &str) {
-        assert_eq!(layers(file, code), Vec::<String>::new(), "{code:?} in {file}");
-    }
-
-    #[test]
-    fn forbidden_arrows_are_found_with_their_line() {
-        fault("src/helper/mod.rs", "//! x\n\nuse crate::db;", "src/helper/mod.rs:3: helper may not use db");
-        fault("src/model/user.rs", "use super::super::db::Db;", "model may not use db");
-        fault("src/db/users.rs", "use crate::{\n model::Id,\n web::page,\n};", "src/db/users.rs:3: db may not use web");
-        fault("src/sessions/mod.rs", "fn f() { crate::web::draw() }", "sessions may not use web");
-        fault("src/web/mod.rs", "use crate::app::App;", "web may not use app");
-        fault("src/gpu.rs", "use super::db;", "gpu may not use db");
-        fine("src/db/users.rs", "use crate::model::Id; use super::Db; use crate::db::types;");
-        fine("src/web/login.rs", "use super::super::auth; use crate::sessions::Error;");
-        fine("src/main.rs", "use lyceum::{app, client};");
-        fine("src/helper/mod.rs", "#[cfg(test)]\nmod tests { use crate::db; }");
-        fine("src/helper/mod.rs", "// crate::db\nlet s = \"crate::db\";");
+        assert_eq!(places(file, code), Vec::<String>::new(), "{code:?} in {file}");
     }
 
     #[test]
     fn libraries_stay_in_their_place() {
-        fault("src/sessions/mod.rs", "use axum::Router;", "HTTP ends in");
+        fault("crates/services/src/sessions/mod.rs", "use axum::Router;", "HTTP ends in");
         fault("src/web/mod.rs", "use sqlx::query;", "spoken to in db");
         fault("src/web/mod.rs", "use std::{env, fs};", "only config reads the environment");
         fault("src/web/mod.rs", "std::process::Command::new(\"id\")", "processes are started by");
-        fault("src/scheduler/local/mod.rs", "nvml_wrapper::Nvml::init()", "asked in gpu");
-        fine("src/gpu.rs", "use nvml_wrapper::Nvml;");
+        fault("crates/services/src/scheduler/local/mod.rs", "nvml_wrapper::Nvml::init()", "asked in gpu");
+        fine("crates/services/src/gpu/mod.rs", "use nvml_wrapper::Nvml;");
+        fault("crates/images/src/store/mod.rs", "use axum::Router;", "HTTP ends in");
+        fine("crates/images/tests/it/faulty.rs", "use axum::Router;");
         fine("src/main.rs", "std::env::current_exe()");
         fine("src/web/mod.rs", "#[derive(askama::Template)] struct Page; std::process::id();");
     }
@@ -393,15 +302,23 @@ mod checks_itself {
     #[test]
     fn sql_and_status_codes_stay_in_their_place() {
         fault("src/web/users.rs", "\n\nquery(\"SELECT  id FROM users\")", "src/web/users.rs:3: SQL stands in db");
-        fault("src/sessions/mod.rs", "\"UPDATE sessions\n SET x = 1\"", "SQL stands in db");
-        fault("src/admission.rs", "r#\"INSERT INTO t VALUES (1)\"#", "SQL stands in db");
-        fine("src/db/users.rs", "\"SELECT 1\"");
+        fault("crates/services/src/sessions/mod.rs", "\"UPDATE sessions\n SET x = 1\"", "SQL stands in db");
+        fault("crates/services/src/admission/mod.rs", "r#\"INSERT INTO t VALUES (1)\"#", "SQL stands in db");
+        fine("crates/db/src/users.rs", "\"SELECT 1\"");
         fine("src/web/users.rs", "\"Select a size\"; \"update in place\"; \"UPDATE now\";");
         fault("src/web/login.rs", "StatusCode::FORBIDDEN", "statuses are chosen in web/error.rs");
-        fault("src/client/mod.rs", "reqwest::StatusCode::from_u16(404)", "statuses are chosen in web/error.rs");
+        fault("crates/client/src/lib.rs", "reqwest::StatusCode::from_u16(404)", "statuses are chosen in web/error.rs");
         fine("src/web/error.rs", "StatusCode::FORBIDDEN");
         fine("src/web/login.rs", "(StatusCode::CREATED, status.is_success())");
-        fine("src/proxy/mod.rs", "StatusCode::BAD_GATEWAY");
+        fine("crates/front/src/proxy/mod.rs", "StatusCode::BAD_GATEWAY");
+    }
+
+    #[test]
+    fn templates_have_one_block_a_line() {
+        let rule = |text: &str| template_rules("x.html", text).join("\n");
+        assert_eq!(rule("<div>\n  <p>Two <b>bold</b> words</p>\n</div>"), "");
+        assert!(rule("<ul>\n<li>one</li><li>two</li>").contains("x.html:2: opens several blocks"));
+        assert!(rule(&"x".repeat(MAX_TEMPLATE_LINE + 1)).contains("x.html:1: longer than"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ async fn a_card_says_that_the_home_is_full() {
     house.wrap(spoiled(&full.home(), &read_only.home()));
     house.start().await;
     for (account, sentence) in [
-        (&full, "is full: delete something there, then start again"),
+        (&full, "is full: delete files there, then start again"),
         (&read_only, "is on a read-only file system: ask your administrator"),
     ] {
         let person = house.person_as(&account.name);
@@ -32,7 +32,7 @@ async fn a_card_says_that_the_home_is_full() {
             assert!(detail.starts_with(&sentence), "{app}: {ended}");
             for page in [format!("/sessions/{id}/card"), format!("/sessions/{id}")] {
                 let page = person.request(&house, "GET", &page).send().await.unwrap().text().await.unwrap();
-                assert!(page.contains("It could not be started: ") && page.contains(&sentence), "{app}: {page}");
+                assert!(page.contains("Could not start: ") && page.contains(&sentence), "{app}: {page}");
                 assert!(page.contains("Start again"), "{app}");
             }
             if let Some(record) = house.record(id) {

@@ -96,12 +96,12 @@ impl Found {
         Self { well: output.status.success(), findings }
     }
 
-    /// What is said of a subject: level, what, mend.
+    /// What is reported about a subject: level, what, fix.
     fn about(&self, name: &str) -> Vec<(&str, &str, &str)> {
         let of = self.findings.iter().filter(|finding| finding["name"] == name);
         of.map(|finding| {
             let text = |key: &str| finding[key].as_str().unwrap();
-            (text("level"), text("what"), text("mend"))
+            (text("level"), text("what"), text("fix"))
         })
         .collect()
     }
@@ -110,7 +110,7 @@ impl Found {
     fn says(&self, name: &str, level: &str, words: &str) {
         let all = self.about(name);
         let found = all.iter().find(|(at, what, _)| *at == level && what.contains(words));
-        let (.., mend) = found.unwrap_or_else(|| panic!("{name} {level} {words:?} is missing in {all:#?}"));
-        assert!(!mend.is_empty() || ["ok", "note"].contains(&level), "{name}: nothing mends it");
+        let (.., fix) = found.unwrap_or_else(|| panic!("{name} {level} {words:?} is missing in {all:#?}"));
+        assert!(!fix.is_empty() || ["ok", "note"].contains(&level), "{name}: no fix is given");
     }
 }

@@ -26,17 +26,17 @@ async fn a_start_is_rehearsed_and_leaves_nothing() {
     found.says("groups", "ok", &format!("{} ({})", ada.name, person.gid));
     found.says("home", "ok", "a file was written");
     if Hierarchy::detect("test").is_sampled() {
-        found.says("limits, tried", "warning", "no control groups");
+        found.says("limits test", "warning", "no control groups");
     } else {
-        found.says("limits, tried", "ok", "memory ended at 128 MB");
-        found.says("limits, tried", "ok", "processes refused");
+        found.says("limits test", "ok", "memory limited to 128 MiB");
+        found.says("limits test", "ok", "processes limited");
     }
     let title = if python.is_some() { "JupyterLab" } else { "a terminal" };
-    found.says("start, tried", "ok", &format!("{title} as `{}` answered after", ada.name));
+    found.says("start test", "ok", &format!("{title} as `{}` responded after", ada.name));
     if python.is_some() {
         found.says("notebooks", "ok", "imports JupyterLab and a kernel");
     }
-    found.says("public address", "note", "left out: no portal runs");
+    found.says("public address", "note", "skipped: no portal runs");
 
     // No workload, directory or group is left, and nothing new is at home but caches.
     let base = house.data().parent().unwrap().to_owned();
@@ -80,7 +80,7 @@ async fn what_lies_in_a_home_and_disturbs_notebooks() {
     }
     let found = Found::of(&house, &["--as", &ada.name]);
     found.says("notebooks", "warning", "which starts /opt/old/bin/python");
-    found.says("GPU devices", "warning", "the driver shows 2 GPUs, and /dev has 0");
+    found.says("GPU devices", "warning", "the driver reports 2 GPUs, but /dev has 0");
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn whom_nothing_may_run_as() {
         let found = Found::of(&house, &[&format!("--as={name}")]);
         assert!(!found.well, "{name}");
         found.says("account", "fault", words);
-        assert!(found.about("start, tried").is_empty(), "{name}: nothing was started");
+        assert!(found.about("start test").is_empty(), "{name}: nothing was started");
     }
     let system = Account::new(&["--system", "--no-create-home"]);
     let found = Found::of(&house, &["--as", &system.name]);
@@ -120,9 +120,9 @@ async fn homes_that_cannot_be_used() {
     let found = Found::of(&house, &["--as", &missing.name]);
     assert!(!found.well);
     found.says("home", "fault", "does not exist");
-    found.says("start, tried", "fault", "does not exist: ask your administrator to make it");
+    found.says("start test", "fault", "does not exist: ask your administrator to create it");
     let found = Found::of(&house, &["--as", &foreign.name]);
-    found.says("home", "fault", "may not be written");
+    found.says("home", "fault", "is not writable");
     // `userdel` leaves the homes of others alone.
     let owner = Identity::look_up(&foreign.name).unwrap();
     chown(foreign.home(), Some(owner.uid), Some(owner.gid)).unwrap();
@@ -130,13 +130,13 @@ async fn homes_that_cannot_be_used() {
     house.wrap(spoiled(&full.home(), &read_only.home()));
     let found = Found::of(&house, &["--as", &full.name]);
     assert!(!found.well);
-    found.says("home", "fault", "is full: delete something there");
-    found.says("start, tried", "fault", "is full: delete something there");
+    found.says("home", "fault", "is full: delete files there");
+    found.says("start test", "fault", "is full: delete files there");
     let found = Found::of(&house, &["--as", &read_only.name]);
     found.says("home", "fault", "read-only file system");
-    found.says("start, tried", "fault", "read-only file system");
+    found.says("start test", "fault", "read-only file system");
     // What binds workloads is tried all the same.
-    assert!(found.about("limits, tried").iter().all(|(level, ..)| *level != "fault"));
+    assert!(found.about("limits test").iter().all(|(level, ..)| *level != "fault"));
     assert_eq!(placement::list(&house.paths().placements).unwrap_or_default().0, []);
 }
 
@@ -150,8 +150,8 @@ async fn an_ordinary_user_rehearses_for_themselves() {
     let found = Found::of(&house, &["--as", &name]);
     found.says("account", "ok", &format!("`{name}` is uid"));
     found.says("home", "ok", "a file was written");
-    found.says("limits, tried", "warning", "no control groups");
-    found.says("start, tried", "ok", "a terminal as");
+    found.says("limits test", "warning", "no control groups");
+    found.says("start test", "ok", "a terminal as");
     let other = Account::new(&["--create-home"]);
-    Found::of(&house, &["--as", &other.name]).says("account", "fault", "only root can rehearse as somebody else");
+    Found::of(&house, &["--as", &other.name]).says("account", "fault", "only root can check a start as another user");
 }

@@ -38,7 +38,7 @@ async fn what_a_reverse_proxy_has_wrong() {
         ("LYCEUM_SERVER__TRUSTED_PROXIES", "127.0.0.1"),
     ]);
     house.listen_on(listen);
-    Found::of(&house, &[]).says("public address", "note", "left out: no portal runs");
+    Found::of(&house, &[]).says("public address", "note", "skipped: no portal runs");
     house.start().await;
     let portal = house.url.clone();
     let upstreams = [(public, portal.clone()), (apps, format!("http://127.0.0.1:{apps_listen}"))];
@@ -63,11 +63,11 @@ async fn what_a_reverse_proxy_has_wrong() {
         found.says(name, "ok", "leads to this portal");
         found.says(name, "warning", "no `X-Forwarded-For` arrives");
         found.says(name, "fault", "WebSockets do not get through");
-        let (.., mend) = *found.about(name).iter().find(|(_, what, _)| what.starts_with("WebSockets")).unwrap();
-        assert!(mend.contains("proxy_set_header Upgrade $http_upgrade"), "{mend}");
+        let (.., fix) = *found.about(name).iter().find(|(_, what, _)| what.starts_with("WebSockets")).unwrap();
+        assert!(fix.contains("proxy_set_header Upgrade $http_upgrade"), "{fix}");
     }
     found.says("apps' address", "fault", &format!("`Host: 127.0.0.1:{apps}` arrives as `127.0.0.1:{apps_listen}`"));
-    found.says("apps' address", "warning", "events are held back");
+    found.says("apps' address", "warning", "events are delayed");
     drop(nginx);
 
     // The other way round: both lead to the apps, which are not this portal's pages.
@@ -76,7 +76,7 @@ async fn what_a_reverse_proxy_has_wrong() {
     let _nginx = Nginx::start(&nowhere, WELL).await;
     let found = Found::of(&house, &[]);
     found.says("public address", "fault", "502 Bad Gateway: the reverse proxy does not reach the portal");
-    found.says("apps' address", "fault", "something else stands there");
+    found.says("apps' address", "fault", "another server is at this address");
 }
 
 /// Each session on a name of its own: a name that nobody has heard of yet must lead here.
@@ -121,7 +121,7 @@ async fn names_of_sessions() {
         ("LYCEUM_SERVER__TLS_KEY", key.to_str().unwrap().to_owned()),
     ];
     let found = Found::with(&house, &[&elsewhere[..], &files[..]].concat());
-    found.says("certificate", "fault", "not good for *.apps.example.invalid");
+    found.says("certificate", "fault", "not valid for *.apps.example.invalid");
     fs::write(&key, "nonsense").unwrap();
     let found = Found::with(&house, &files);
     found.says("certificate", "fault", "cannot read a certificate or key from");
@@ -150,7 +150,8 @@ impl Nginx {
             .concat();
         let text = format!(
             "daemon off; user root; worker_processes 1; pid {base}/pid; error_log {base}/error.log;\nevents {{ }}\n\
-             http {{ access_log off;\n{paths}map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}\n{}}}\n",
+             http {{ access_log off;\n{paths}map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; \
+             }}\n{}}}\n",
             servers.concat()
         );
         let file = folder.path().join("nginx.conf");

@@ -15,7 +15,7 @@ async fn a_running_portal_is_asked_where_it_listens() {
     let mut house = House::new(&[("LYCEUM_SERVER__LISTEN", "127.0.0.1:1")]);
     house.start().await;
     let found = Found::of(&house, &[]);
-    found.says("port", "ok", &format!("Lyceum answers on {}", house.url.trim_start_matches("http://")));
+    found.says("port", "ok", &format!("Lyceum responds on {}", house.url.trim_start_matches("http://")));
     found.says("public address", "ok", &format!("{}/ leads to this portal", house.url));
     found.says("apps' address", "ok", "leads to this portal");
 }

@@ -36,11 +36,11 @@ fn named(text: &str) -> Vec<String> {
 fn each_promise_has_its_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut there = BTreeSet::new();
-    for directory in ["src", "tests/it"] {
+    for directory in ["src", "crates", "tests/it"] {
         tests_below(&root.join(directory), &mut there);
     }
     let names = named(&fs::read_to_string(root.join("docs/security.md")).unwrap());
-    assert!(20 < names.len(), "the table is there: {names:?}");
+    assert!(names.len() > 20, "the table is there: {names:?}");
     let is_there = |name: &&String| there.contains(*name) || (name.contains('/') && root.join(name).is_file());
     let missing: Vec<_> = names.iter().filter(|name| !is_there(name)).collect();
     assert!(missing.is_empty(), "docs/security.md names tests that are not there: {missing:?}");

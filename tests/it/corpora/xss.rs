@@ -13,8 +13,8 @@ use lyceum::{
     model::{
         Announcement, AnnouncementId, EndReason, JobId, Maintenance, Role, RunId, SessionId, SweepId, UserId, Username,
         Window, announcement,
-        job::{Task, Work},
-        run::{Reading, Skipped},
+        job::{JobProgram, Task},
+        run::{ReadProgress, SkippedData},
     },
     web,
 };
@@ -106,8 +106,8 @@ async fn run(world: &World, owner: UserId, words: &str) -> RunId {
     let id = crate::runs::external(&world.portal, owner, &words.replace('\0', "")).await;
     crate::runs::store(&world.portal, id, &[(words, words, 1, 0.5), (".", words, 2, f64::NAN)]);
     let words = words.replace('\0', "");
-    let skipped = Skipped { damaged: 1, unreadable: vec![words.clone()], ..Skipped::default() };
-    let reading = Reading { error: Some(words), skipped, ..Reading::default() };
+    let skipped = SkippedData { damaged: 1, unreadable: vec![words.clone()], ..SkippedData::default() };
+    let reading = ReadProgress { error: Some(words), skipped, ..ReadProgress::default() };
     world.portal.db().note_reading(id, &reading, world.portal.clock.now()).await.unwrap();
     id
 }
@@ -117,7 +117,7 @@ async fn job(world: &World, session: SessionId, words: &str) -> JobId {
     let db = world.portal.db();
     let owner = db.find_session(session).await.unwrap().unwrap().owner;
     let mut new = crate::db::new_attempt(owner, words, None);
-    let work = Work::Script(words.to_owned());
+    let work = JobProgram::Script(words.to_owned());
     let task = Task { variables: [(words.to_owned(), words.to_owned())].into(), ..crate::db::task(work) };
     new.job.as_mut().unwrap().cause = Cause::Submitted(task.into());
     let job = crate::db::begun(db, &new).await.job;

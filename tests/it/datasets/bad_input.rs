@@ -43,16 +43,16 @@ fn broken_pictures_are_listed_and_stop_nothing() {
     let dataset = place.build(&place.folder(json!({"test_percent": 0})));
     let errors = dataset.errors();
     let expected = [
-        ("cat/cut.jpg", "the JPEG is cut off"),
+        ("cat/cut.jpg", "the JPEG is truncated"),
         ("cat/empty.png", "the file is empty"),
-        ("cat/page.jpg", "it is a web page or XML, no picture"),
-        ("cat/text.png", "it is no picture"),
-        ("cat/scan.tiff", "it is Tiff; JPEG, PNG, BMP, GIF, WebP and PNM are read"),
-        ("cat/twice.png", "the same picture as cat/000.png"),
-        ("mouse/wrong.png", "the same picture as cat/001.png, which is labelled cat"),
-        ("mouse/bomb.png", "it is 65535 × 65535 pixels, which is more than 256 MiB in memory"),
-        ("mouse/pipe.png", "it is not a file"),
-        ("nowhere.png", "it is in no folder of a class"),
+        ("cat/page.jpg", "not an image: the file is a web page or XML"),
+        ("cat/text.png", "not an image"),
+        ("cat/scan.tiff", "unsupported format Tiff; supported are JPEG, PNG, BMP, GIF, WebP and PNM"),
+        ("cat/twice.png", "duplicate of cat/000.png"),
+        ("mouse/wrong.png", "duplicate of cat/001.png, which is labelled cat"),
+        ("mouse/bomb.png", "65535 × 65535 pixels need more than 256 MiB of memory"),
+        ("mouse/pipe.png", "not a regular file"),
+        ("nowhere.png", "not in the folder of a class"),
     ];
     for (path, reason) in expected {
         assert_eq!(errors.get(path), Some(&reason), "{path}");
@@ -60,7 +60,13 @@ fn broken_pictures_are_listed_and_stop_nothing() {
     assert_eq!(errors.len(), expected.len(), "{errors:?}");
     let counts = &dataset.document["counts"];
     assert_eq!((&counts["broken"], &counts["duplicate"]), (&json!(8), &json!(2)));
-    assert_eq!(dataset.table("notes.csv"), [["nobody", "this folder holds no picture, so that it is no class"]]);
+    assert_eq!(
+        dataset.table("notes.csv"),
+        [
+            ["nobody", "this folder does not contain images and is not used as a class"],
+            ["mouse/round", "left out: the link leads back to a folder above it"]
+        ]
+    );
 
     // What is deep or printed is used, with the colours that it has.
     let (_, pixels) = dataset.array("images.npy");
@@ -80,7 +86,7 @@ fn archives_that_lead_out_or_lie() {
         .flat_map(|n| [("a", n), ("b", n + 50)])
         .map(|(class, n)| (format!("{class}/{n}.png"), png(9, 9, n)))
         .collect();
-    for (n, name) in ["../a/slip.png", "a/../../slip.png", "/a/slip.png", "a\\..\\..\\slip.png"].iter().enumerate() {
+    for (n, name) in ["../a/slip.png", "a/../../slip.png", "/a/slip.png", "a\\..\\..\\slop.png"].iter().enumerate() {
         files.push(((*name).to_owned(), png(9, 9, 100 + u32::try_from(n).unwrap())));
     }
     files.push(("b/lie.png".to_owned(), png(9, 9, 200)));
@@ -96,7 +102,7 @@ fn archives_that_lead_out_or_lie() {
     assert_eq!(errors.len(), 5, "{errors:?}");
     for (path, error) in &errors {
         let expected =
-            if *path == "b/lie.png" { "it is damaged in the archive: " } else { "its name leads out of the archive" };
+            if *path == "b/lie.png" { "damaged in the archive: " } else { "the name points outside the archive" };
         assert!(error.starts_with(expected), "{path}: {error}");
     }
     let mut names: Vec<_> = fs::read_dir(place.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -113,9 +119,9 @@ fn archives_that_lead_out_or_lie() {
     let mut spec = place.spec("classification", source, json!({"output": place.path("bombed")}));
     spec["source"]["path"] = json!(place.path("in/bomb.zip"));
     let said = place.refused(&spec);
-    assert!(said.contains("in/bomb.zip: ") && said.contains("refused as a zip bomb"), "{said}");
+    assert!(said.contains("in/bomb.zip: ") && said.contains("rejected as a zip bomb"), "{said}");
     place.write("in/bomb.zip", b"PK, but not for long");
-    assert!(place.refused(&spec).contains("it is no whole zip archive"));
+    assert!(place.refused(&spec).contains("not a complete zip archive"));
 }
 
 #[test]
@@ -123,15 +129,19 @@ fn one_class_no_class_and_no_folder() {
     let place = Place::new();
     place.classes(&[("cat", 6), ("mouse", 1)]);
     let said = place.refused(&place.folder(json!({})));
-    assert!(said.contains("only the class cat has enough whole pictures"), "{said}");
+    assert!(said.contains("only the class cat has enough usable images"), "{said}");
     let said = place.refused(&place.folder(json!({"min_per_class": 9})));
-    assert!(said.contains("no class has 9 whole pictures"), "{said}");
+    assert!(said.contains("no class has 9 usable images"), "{said}");
     let source = json!({"kind": "folder", "path": place.path("elsewhere")});
     let said = place.refused(&place.spec("classification", source, json!({})));
     assert!(said.contains("elsewhere cannot be read: No such file"), "{said}");
     fs::create_dir(place.path("elsewhere")).unwrap();
     let source = json!({"kind": "folder", "path": place.path("elsewhere")});
-    assert!(place.refused(&place.spec("classification", source, json!({}))).contains("the source holds no picture"));
+    assert!(
+        place
+            .refused(&place.spec("classification", source, json!({})))
+            .contains("the source does not contain any images")
+    );
     let said = place.refused(&place.folder(json!({"width": 0, "colour": 3})));
     assert!(said.contains("unknown field `colour`"), "{said}");
     assert!(

@@ -46,13 +46,13 @@ fn folders_become_a_dataset_and_the_seed_decides() {
     assert_eq!(place.build(&named("again", 7)).hash(), dataset.hash());
     assert_ne!(place.build(&named("other", 8)).hash(), dataset.hash());
     let said = place.command(&named("again", 9)).output().unwrap();
-    assert!(String::from_utf8_lossy(&said.stderr).contains("is there already"));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("already exists"));
     assert_eq!(place.build(&named("again", 7)).hash(), dataset.hash(), "built already");
     let document = place.path("again/dataset.json");
     let text = fs::read_to_string(&document).unwrap();
     fs::write(&document, text.replacen("\"version\": 2", "\"version\": 1", 1)).unwrap();
     let said = place.command(&named("again", 7)).output().unwrap();
-    assert!(String::from_utf8_lossy(&said.stderr).contains("is there already"), "built by another version");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("already exists"), "built by another version");
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn a_list_in_utf16_with_spaces_and_missing_files() {
     let dataset = place.build(&place.spec("classification", source, json!({"min_per_class": 1, "test_percent": 0})));
     assert_eq!(dataset.document["classes"], json!(["black cat", "white cat"]));
     let errors = dataset.errors();
-    assert_eq!(errors["gone.png"], "there is no such file");
-    assert_eq!(errors["d.png"], "it stands twice in the list, with different labels");
-    assert_eq!(errors["f.png"], "line 9: the list of classes has no 9");
+    assert_eq!(errors["gone.png"], "file not found");
+    assert_eq!(errors["d.png"], "listed twice with different labels");
+    assert_eq!(errors["f.png"], "line 9: 9 is not in the list of classes");
     assert_eq!(errors.len(), 3, "{errors:?}");
     assert_eq!(dataset.rows.iter().find(|row| row.path == "a b/ä 1.png").unwrap().label, "black cat");
 }
@@ -152,9 +152,9 @@ fn idx_files_packed_or_not() {
     let mut other = place.spec("classification", source("cut"), change);
     other["output"] = json!(place.path("cut out"));
     let said = place.refused(&other);
-    assert!(said.contains("/cut: it ends after 9 of 30 pictures"), "{said}");
+    assert!(said.contains("/cut: the file ends after 9 of 30 images"), "{said}");
     other["source"]["images"] = json!(place.path("labels"));
-    assert!(place.refused(&other).contains("it holds no pictures"));
+    assert!(place.refused(&other).contains("does not contain images"));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn boxes_are_the_same_in_three_formats() {
         let boxes = dataset.table("boxes.csv");
         assert_eq!(boxes[0], ["images/a.png", "car", "40", "15", "20", "20", ""]);
         assert_eq!(boxes[1], ["images/a.png", "man", "85", "20", "15", "10", ""], "cut to the picture");
-        assert_eq!(boxes[2][6], "less than a pixel of it is inside the picture");
+        assert_eq!(boxes[2][6], "less than one pixel of the box is inside the image");
         assert_eq!(dataset.document["counts"]["broken_boxes"], 4);
         assert_eq!(dataset.document["per_class"]["train"], json!([3, 3]));
         // 100 by 50 becomes 50 by 25, with 12 lines above.
@@ -220,16 +220,17 @@ fn boxes_for_another_size_are_told() {
     let image =
         |id: u32, width: u32| json!({"id": id, "file_name": format!("x/{id:03}.png"), "width": width, "height": 16});
     let document = json!({"images": [image(0, 24), image(1, 25), image(2, 24), image(5, 24)],
-        "annotations": [{"image_id": 0, "category_id": 1, "bbox": [1, 1, 5, 5], "iscrowd": 1}, {"image_id": 77, "category_id": 1, "bbox": [1, 1, 2, 2]}],
+        "annotations": [{"image_id": 0, "category_id": 1, "bbox": [1, 1, 5, 5], "iscrowd": 1}, {"image_id": 0, "category_id": 1, "bbox": [1, 1, 5, 5]},
+            {"image_id": 2, "category_id": 1, "bbox": [1, 1, 5, 5]}, {"image_id": 77, "category_id": 1, "bbox": [1, 1, 2, 2]}],
         "categories": [{"id": 1, "name": "thing"}]});
     place.write("pictures/a.json", document.to_string());
     let source = json!({"kind": "coco", "path": place.path("pictures"), "annotations": "a.json"});
     let dataset = place.build(&place.spec("detection", source, json!({})));
     let errors = dataset.errors();
-    assert_eq!(errors["x/001.png"], "its boxes are for 25 × 16 pixels, and it is 24 × 16");
-    assert_eq!(errors["x/005.png"], "there is no such file");
-    assert_eq!(dataset.table("boxes.csv")[0][6], "it is around a crowd");
-    assert_eq!(dataset.table("notes.csv"), [["", "a box belongs to the picture 77, which is not listed"]]);
+    assert_eq!(errors["x/001.png"], "its boxes are for an image of 25 × 16 pixels, but the image is 24 × 16");
+    assert_eq!(errors["x/005.png"], "file not found");
+    assert_eq!(dataset.table("boxes.csv")[0][6], "the box is around a crowd");
+    assert_eq!(dataset.table("notes.csv"), [["", "a box belongs to image 77, which is not listed"]]);
 }
 
 #[test]
@@ -252,8 +253,8 @@ fn masks_in_grey_and_in_colours() {
     let dataset = place.build(&place.spec("segmentation", source, change.clone()));
     assert_eq!(dataset.document["classes"], json!(["0", "1", "2"]));
     let errors = dataset.errors();
-    assert_eq!(errors["images/alone.jpg"], "there is no mask for it in masks/");
-    assert_eq!(errors["images/small.jpg"], "its mask is 5 × 5 pixels, and it is 20 × 10");
+    assert_eq!(errors["images/alone.jpg"], "no mask in masks/");
+    assert_eq!(errors["images/small.jpg"], "its mask is 5 × 5 pixels, but the image is 20 × 10");
     let (shape, masks) = dataset.part("masks", "train");
     assert_eq!(shape, [3, 20, 20]);
     let mut line = vec![0; 10];
@@ -271,17 +272,16 @@ fn masks_in_grey_and_in_colours() {
     let dataset = place.build(&spec);
     assert_eq!(dataset.document["classes"], json!(["ground", "thing"]));
     assert_eq!(dataset.document["per_class"]["train"], json!([3, 3]));
-    assert_eq!(
-        dataset.table("notes.csv")[0],
-        ["images/0.jpg", "20 pixels of its mask have colours that the list does not name"]
-    );
+    let notes = dataset.table("notes.csv");
+    let unknown = ["images/0.jpg", "20 pixels of its mask have colours that are not in the list"].map(str::to_owned);
+    assert!(notes.contains(&unknown.to_vec()), "{notes:?}");
     let (_, masks) = dataset.part("masks", "train");
     assert_eq!(masks[14 * 20..15 * 20], [255; 20], "what is unknown is ignored");
 
     spec["source"]["colours"] = json!(null);
     spec["output"] = json!(place.path("unexplained"));
     let said = place.refused(&spec);
-    assert!(said.contains("its mask has colours, and no list says what they mean"), "{said}");
+    assert!(said.contains("its mask has colours, but no list of colours was given"), "{said}");
 }
 
 #[test]
@@ -316,4 +316,59 @@ fn a_photograph_is_turned_as_its_camera_says() {
     let size = |path: &str| dataset.rows.iter().find(|row| row.path == path).unwrap().size.clone();
     assert_eq!(size("a/straight.jpg"), ("24".to_owned(), "16".to_owned()));
     assert_eq!(size("a/turned.jpg"), ("16".to_owned(), "24".to_owned()));
+}
+
+#[test]
+fn what_a_source_is_taken_for_is_shown_before_it_is_built() {
+    let place = Place::new();
+    for (split, first) in [("train", 10), ("valid", 20)] {
+        for n in 0..4 {
+            let number = first + n;
+            place.write(&format!("pictures/{split}/images/{n}.png"), png(20, 10, number));
+            place.write(&format!("pictures/{split}/labels/{n}.txt"), "0 0.5 0.5 0.5 0.5\n0 7 7 0.1 0.1\n");
+        }
+    }
+    place.write("pictures/data.yaml", "names: {0: cup}  # one\ntrain: ../train/images\nval: ../valid/images\n");
+    place.write("pictures/readme.md", "about");
+    let spec = place.spec("detection", json!({"kind": "yolo", "path": place.path("pictures")}), json!({}));
+    place.write("spec.json", spec.to_string());
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lyceum"));
+        command.args(["dataset", "inspect"]).args(arguments).current_dir(place.path("")).env_clear();
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let found: serde_json::Value = serde_json::from_str(&run(&["--json", "spec.json"])).unwrap();
+    assert_eq!(found["splits"], json!({"train": 4, "val": 4}));
+    assert_eq!(found["classes"], json!([{"name": "cup", "count": 16}]));
+    let said = run(&["pictures"]);
+    assert!(said.starts_with("detection from yolo: splits by list: train of data.yaml"), "{said}");
+    assert!(!place.path("out").exists());
+
+    let output = place.command(&spec).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let last = said.lines().last().unwrap();
+    assert!(last.ends_with("1 classes; 0 broken, 0 duplicates, 0 left out, 8 boxes dropped, 1 notes"), "{last}");
+}
+
+#[test]
+fn sources_that_hold_less_than_was_asked_for_are_refused() {
+    let place = Place::new();
+    for n in 0..4 {
+        place.write(&format!("set/images/{n}.png"), png(20, 10, n));
+        let black = GrayImage::new(20, 10);
+        place.write(&format!("set/masks/{n}.png"), encoded(&black.into(), ImageFormat::Png));
+        place.write(&format!("set/labels/{n}.txt"), "0 2 2 0.1 0.1\n");
+        place.write(&format!("flat/train/{n}.png"), png(20, 10, 50 + n));
+        place.write(&format!("flat/test/{n}.png"), png(20, 10, 90 + n));
+    }
+    let said =
+        place.refused(&place.spec("segmentation", json!({"kind": "masks", "path": place.path("set")}), json!({})));
+    assert!(said.contains("show only one class (0)"), "{said}");
+    let said = place.refused(&place.spec("detection", json!({"kind": "yolo", "path": place.path("set")}), json!({})));
+    assert!(said.contains("no box of the training images can be used"), "{said}");
+    let said =
+        place.refused(&place.spec("classification", json!({"kind": "folder", "path": place.path("flat")}), json!({})));
+    assert!(said.contains("named like splits"), "{said}");
 }

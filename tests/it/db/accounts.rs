@@ -4,12 +4,12 @@
 use lyceum::{
     db::{
         Error,
-        directory::{Arrival, Group, Person, WatchedGroup},
-        idempotency::Earlier,
-        limits::Marks,
+        directory::{ArrivalOutcome, Group, Person, WatchedGroup},
+        idempotency::EarlierResult,
+        limits::GroupFlags,
+        limits_and_usage::Requester,
         logins::Login,
         quotas::Level,
-        standing::Asking,
         tokens::Token,
         users::NewUser,
     },
@@ -26,7 +26,7 @@ async fn users() {
     on_both(async |house| {
         let db = &house.db;
         assert_eq!(db.count_users().await.unwrap(), 0);
-        assert!(db.is_for_one().await.unwrap());
+        assert!(db.single_user_mode().await.unwrap());
         assert!(db.find_user(UserId::new()).await.unwrap().is_none());
         assert!(db.find_user_by_name("x' OR '1'='1").await.unwrap().is_none());
         assert!(db.find_user_by_name("zoe\0").await.unwrap().is_none());
@@ -41,7 +41,7 @@ async fn users() {
         };
         let id = db.add_user(new.clone(), BY).await.unwrap();
         assert!(matches!(db.add_user(new.clone(), BY).await, Err(Error::Unique)));
-        assert!(db.is_for_one().await.unwrap());
+        assert!(db.single_user_mode().await.unwrap());
         let account = db.find_user(id).await.unwrap().unwrap();
         assert_eq!(account.user, db.find_user_by_name("zoe").await.unwrap().unwrap().user);
         let found = Some((id, "zoe".to_owned()));
@@ -63,11 +63,11 @@ async fn users() {
             db.list_users().await.unwrap().into_iter().map(|user| user.name.as_str().to_owned()).collect();
         assert_eq!(names, ["_z", "b-a", "b.a", "b0", "b_a", "ba", "zoe"], "in one order everywhere");
         assert_eq!(db.count_users().await.unwrap(), 7);
-        assert!(!db.is_for_one().await.unwrap());
+        assert!(!db.single_user_mode().await.unwrap());
 
         db.set_theme(id, "dark").await.unwrap();
         let login = Login { created_at: START.plus_seconds(5), ..login(id) };
-        db.add_login(&login, "hash", None, &NOTED).await.unwrap();
+        db.add_login(&login, "hash", &NOTED).await.unwrap();
         let account = db.find_user(id).await.unwrap().unwrap();
         assert_eq!((account.theme.as_str(), account.user.last_seen_at), ("dark", Some(START.plus_seconds(5))));
     })
@@ -88,7 +88,7 @@ async fn what_ends_access_raises_the_generation() {
 
         let (kept, gone, others) = (login(user), login(user), login(other));
         for login in [&kept, &gone, &others] {
-            db.add_login(login, &format!("hash of {}", login.id), None, &NOTED).await.unwrap();
+            db.add_login(login, &format!("hash of {}", login.id), &NOTED).await.unwrap();
         }
         assert_eq!(raised().await, 0);
         db.set_password(user, "$new", Some(kept.id), &NOTED).await.unwrap();
@@ -135,11 +135,11 @@ async fn logins() {
         let user = add_user(db, "a").await;
         let all = [login(user), login(user), login(user)];
         for login in &all {
-            db.add_login(login, &login.id.to_string(), None, &NOTED).await.unwrap();
+            db.add_login(login, &login.id.to_string(), &NOTED).await.unwrap();
         }
-        assert!(matches!(db.add_login(&login(user), &all[0].id.to_string(), None, &NOTED).await, Err(Error::Unique)));
+        assert!(matches!(db.add_login(&login(user), &all[0].id.to_string(), &NOTED).await, Err(Error::Unique)));
         assert!(
-            matches!(db.add_login(&login(UserId::new()), "x", None, &NOTED).await, Err(Error::Query(_))),
+            matches!(db.add_login(&login(UserId::new()), "x", &NOTED).await, Err(Error::Query(_))),
             "a login of nobody"
         );
         assert_eq!(db.find_login("nothing").await.unwrap(), None);
@@ -154,16 +154,20 @@ async fn logins() {
         assert_eq!(db.purge_logins(START.plus_seconds(60), START.plus_seconds(10)).await.unwrap(), 2, "the idle ones");
         db.remove_login(all[0].id, &NOTED).await.unwrap();
         assert_eq!(db.find_login_by_id(all[0].id).await.unwrap(), None);
+        let before = (db.access_generation().await.unwrap(), db.list_audit(100).await.unwrap().len());
+        db.remove_login(all[0].id, &NOTED).await.unwrap();
+        let after = (db.access_generation().await.unwrap(), db.list_audit(100).await.unwrap().len());
+        assert_eq!(after, before, "what has ended does not end again");
 
         for login in &all {
-            db.add_login(login, &login.id.to_string(), None, &NOTED).await.unwrap();
+            db.add_login(login, &login.id.to_string(), &NOTED).await.unwrap();
         }
         assert_eq!(
             db.purge_logins(START.plus_seconds(100), START.plus_seconds(-1)).await.unwrap(),
             3,
             "the expired ones"
         );
-        db.add_login(&all[0], "hash", None, &NOTED).await.unwrap();
+        db.add_login(&all[0], "hash", &NOTED).await.unwrap();
         db.remove_logins_of(user, &NOTED).await.unwrap();
         assert_eq!(db.list_logins(user).await.unwrap(), []);
     })
@@ -203,7 +207,7 @@ async fn tokens() {
         assert_eq!(db.find_token_by_id(all[0].id).await.unwrap().unwrap().last_used_at, Some(START.plus_seconds(9)));
 
         // A key that was used before: neither token nor key is written.
-        let earlier = Earlier { request_hash: "hash".to_owned(), created_id: all[0].id.to_string() };
+        let earlier = EarlierResult { request_hash: "hash".to_owned(), created_id: all[0].id.to_string() };
         db.add_token(&token(user), "with a key", Some(("key", &earlier)), &NOTED).await.unwrap();
         let twice = db.add_token(&token(user), "with it again", Some(("key", &earlier)), &NOTED).await;
         assert!(matches!(twice, Err(Error::Unique)));
@@ -232,7 +236,7 @@ async fn settings_keys_and_audit() {
         assert_eq!(db.setting_or("y", "3").await.unwrap(), "3");
 
         let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
-        let earlier = Earlier { request_hash: "h".to_owned(), created_id: "id".to_owned() };
+        let earlier = EarlierResult { request_hash: "h".to_owned(), created_id: "id".to_owned() };
         db.add_idempotent(user, "key", &earlier, START).await.unwrap();
         assert!(matches!(db.add_idempotent(user, "key", &earlier, START).await, Err(Error::Unique)));
         db.add_idempotent(other, "key", &earlier, START.plus_seconds(1)).await.unwrap();
@@ -270,9 +274,9 @@ async fn people_of_a_directory() {
             role: Some(Role::Admin),
             groups: &groups,
         };
-        let Arrival::Known(id) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let ArrivalOutcome::Known(id) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
         let generation = db.access_generation().await.unwrap();
-        assert_eq!(db.arrive(&person, START).await.unwrap(), Arrival::Known(id), "she is who she was");
+        assert_eq!(db.arrive(&person, START).await.unwrap(), ArrivalOutcome::Known(id), "she is who she was");
         assert_eq!(db.access_generation().await.unwrap(), generation, "and nothing has changed");
         let user = db.find_user(id).await.unwrap().unwrap().user;
         assert_eq!((user.source.as_str(), user.uid_number, user.role), ("ldap", Some(20_001), Role::Admin));
@@ -281,17 +285,21 @@ async fn people_of_a_directory() {
         assert_eq!(db.list_users().await.unwrap()[0].groups, ["admins", "lab"]);
 
         let fewer = Person { name: &alison, role: Some(Role::User), groups: &groups[..1], ..person.clone() };
-        assert_eq!(db.arrive(&fewer, START).await.unwrap(), Arrival::Known(id), "a new name is no new person");
+        assert_eq!(db.arrive(&fewer, START).await.unwrap(), ArrivalOutcome::Known(id), "a new name is no new person");
         assert_eq!(db.access_generation().await.unwrap(), generation + 1);
         let user = db.find_user_by_name("alison").await.unwrap().unwrap().user;
         assert_eq!((user.id, user.role, user.groups), (id, Role::User, vec!["lab".to_owned()]));
 
         let heir = Person { subject: "entryUUID=2", name: &alison, ..person.clone() };
-        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::NameTaken, "a name inherits nothing");
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), ArrivalOutcome::NameTaken, "a name inherits nothing");
         assert!(db.link_user(&alison, "ldap", BY).await.unwrap());
         assert!(!db.link_user(&Username::parse("nobody_such").unwrap(), "ldap", BY).await.unwrap());
-        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id), "unless somebody gave it to them");
-        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id));
+        assert_eq!(
+            db.arrive(&heir, START).await.unwrap(),
+            ArrivalOutcome::Known(id),
+            "unless somebody gave it to them"
+        );
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), ArrivalOutcome::Known(id));
 
         assert!(db.people_in("ldap").await.unwrap().is_empty(), "nobody has a login");
         let login = Login {
@@ -302,7 +310,7 @@ async fn people_of_a_directory() {
             expires_at: START.plus_seconds(60),
             address: "::1".to_owned(),
         };
-        db.add_login(&login, "hash", None, &NOTED).await.unwrap();
+        db.add_login(&login, "hash", &NOTED).await.unwrap();
         let people = db.people_in("ldap").await.unwrap();
         assert_eq!((people[0].id, people[0].subject.as_str(), people[0].name.as_str()), (id, "entryUUID=2", "alison"));
         assert!(
@@ -311,14 +319,14 @@ async fn people_of_a_directory() {
         );
         assert!(db.find_login("hash").await.unwrap().is_none());
         assert_eq!(db.find_user(id).await.unwrap().unwrap().user.absent_since, Some(START));
-        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id));
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), ArrivalOutcome::Known(id));
         assert_eq!(db.find_user(id).await.unwrap().unwrap().user.absent_since, None, "she is back");
         let chief = Username::parse("chief").unwrap();
         let another =
             NewUser { name: &chief, display_name: "", unix_name: None, role: Role::Admin, password_hash: Some("$h") };
         db.add_user(another, BY).await.unwrap();
         db.set_disabled(id, true, BY).await.unwrap();
-        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Disabled);
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), ArrivalOutcome::Disabled);
     })
     .await;
 }
@@ -342,10 +350,10 @@ async fn groups_that_a_directory_no_longer_has() {
             role: None,
             groups: &groups,
         };
-        let Arrival::Known(alice) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let ArrivalOutcome::Known(alice) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
         assert_eq!(db.watched_groups("ldap").await.unwrap(), [], "what has no limits may go unseen");
         let lab = db.find_quota_group("lab").await.unwrap().unwrap();
-        let chargeable = Marks { chargeable: Some(true), restrictive: None };
+        let chargeable = GroupFlags { chargeable: Some(true), restrictive: None };
         let mut set = each([(Field::Gpus, Some(2))]).to_vec();
         set.push(Change::new(Kind::Total, Field::Cpus, Some(8)));
         set_limits(db, Level::Group(lab.id), &set, chargeable).await;
@@ -353,7 +361,7 @@ async fn groups_that_a_directory_no_longer_has() {
         assert_eq!(db.watched_groups("ldap").await.unwrap(), watched(false));
         assert_eq!((db.limits_of(alice).await.unwrap().len(), db.watched_groups("local").await.unwrap().len()), (1, 0));
         let asking =
-            Asking { owner: alice, group: Some(lab.id), period: &Period::Rolling { days: 30 }, holds_at_once: true };
+            Requester { owner: alice, group: Some(lab.id), period: &Period::Rolling { days: 30 }, holds_at_once: true };
         let of_lab = async || db.usage(&asking, START).await.unwrap().totals[0].limits.len();
         assert_eq!(of_lab().await, 1);
 
@@ -362,7 +370,7 @@ async fn groups_that_a_directory_no_longer_has() {
         assert!(db.group_gone(lab.id, at).await.unwrap() && !db.group_gone(lab.id, at).await.unwrap(), "news once");
         assert_eq!(db.access_generation().await.unwrap(), generation + 1);
         assert_eq!(db.limits_of(alice).await.unwrap(), [], "they bind nobody");
-        assert_eq!((of_lab().await, db.purse_of(alice).await.unwrap().groups), (0, Vec::new()));
+        assert_eq!((of_lab().await, db.billing_groups_of(alice).await.unwrap().groups), (0, Vec::new()));
         assert!(db.membership(alice, lab.id).await.unwrap().is_none());
         assert_eq!(db.limits_at(Level::Group(lab.id)).await.unwrap().len(), 2, "and nothing of them is lost");
         assert_eq!(db.quota_groups().await.unwrap()[0].absent_since, Some(at));
@@ -372,12 +380,12 @@ async fn groups_that_a_directory_no_longer_has() {
         assert!(db.group_back(lab.id, at).await.unwrap() && !db.group_back(lab.id, at).await.unwrap());
         assert_eq!((of_lab().await, db.quota_groups().await.unwrap()[0].absent_since), (1, None));
         assert!(db.group_gone(lab.id, at).await.unwrap());
-        assert_eq!(db.arrive(&person, at).await.unwrap(), Arrival::Known(alice), "somebody comes with it");
+        assert_eq!(db.arrive(&person, at).await.unwrap(), ArrivalOutcome::Known(alice), "somebody comes with it");
         assert_eq!((db.limits_of(alice).await.unwrap().len(), of_lab().await), (1, 1));
         let audit = db.list_audit(3).await.unwrap();
         let deeds: Vec<_> = audit.iter().map(|row| (row.actor.as_str(), row.action.as_str(), &*row.subject)).collect();
-        let deed = |action| ("directory", action, "lab");
-        assert_eq!(deeds, [deed("group.back"), deed("group.gone"), deed("group.back")]);
+        let mode = |action| ("directory", action, "lab");
+        assert_eq!(deeds, [mode("group.back"), mode("group.gone"), mode("group.back")]);
 
         assert!(!db.remove_group(lab.id, BY).await.unwrap(), "the directory has it");
         assert!(db.group_gone(lab.id, at).await.unwrap());

@@ -2,7 +2,7 @@
 //! expects what it saw, its row of the audit log comes with it, and what is over is forgotten.
 
 use lyceum::{
-    db::{Error, announcements::Filter, audit::Entry, idempotency::Once},
+    db::{Error, announcements::Filter, audit::Entry, idempotency::IdempotentRequest},
     model::{Announcement, AnnouncementId, Maintenance, Phase, Window, announcement::Level},
 };
 
@@ -53,7 +53,7 @@ async fn a_change_expects_what_it_saw_and_news_are_seen_again() {
         let db = &house.db;
         let (ada, bob) = (add_user(db, "ada").await, add_user(db, "bob").await);
         let first = announcement(0, None);
-        let once = Once { user: ada, key: "key", request_hash: "hash" };
+        let once = IdempotentRequest { user: ada, key: "key", request_hash: "hash" };
         db.add_announcement(&first, Some(once), &NOTED).await.unwrap();
         let again = announcement(0, None);
         assert!(matches!(db.add_announcement(&again, Some(once), &NOTED).await, Err(Error::Unique)));
@@ -139,7 +139,7 @@ async fn the_database_says_how_it_is() {
     on_both(async |house| {
         let health = house.db.health().await.unwrap();
         assert_eq!(health.kind, if house.is_sqlite() { "SQLite" } else { "PostgreSQL" });
-        assert!(10_000 < health.bytes && 10 <= health.schema && health.last_backup.is_none(), "{health:?}");
+        assert!(health.bytes > 10_000 && health.schema >= 10 && health.last_backup.is_none(), "{health:?}");
         house.db.note_backup(BY).await.unwrap();
         assert_eq!(house.db.health().await.unwrap().last_backup, Some(BY.at));
     })

@@ -8,8 +8,8 @@ use lyceum::{
     db::{
         Db,
         audit::{Audit, Filter, Origin},
-        chain::Walk,
-        extend::Extended,
+        chain::ChainCheck,
+        extend::ExtensionOutcome,
     },
     model::{Clock, Timestamp, quota::Period},
 };
@@ -78,7 +78,7 @@ async fn rows_are_only_appended() {
             assert!(attempt(db, sql).await.is_err(), "{sql}");
         }
         assert_eq!(db.list_audit(10).await.unwrap().len(), 3);
-        assert!(matches!(db.verify_audit().await.unwrap(), Walk::Whole { rows: 3, last: 3, .. }));
+        assert!(matches!(db.verify_audit().await.unwrap(), ChainCheck::Whole { rows: 3, last: 3, .. }));
     })
     .await;
 }
@@ -102,8 +102,8 @@ async fn the_chain_names_the_first_broken_row() {
             }
             tamper(house, "audit", sql).await;
             match house.db.verify_audit().await.unwrap() {
-                Walk::Broken { number: found, .. } => assert_eq!(found, number, "{sql}"),
-                whole @ Walk::Whole { .. } => panic!("{sql}: {whole:?}"),
+                ChainCheck::Broken { number: found, .. } => assert_eq!(found, number, "{sql}"),
+                whole @ ChainCheck::Whole { .. } => panic!("{sql}: {whole:?}"),
             }
         })
         .await;
@@ -136,7 +136,7 @@ async fn writers_at_once_do_not_fork_the_chain() {
             writer.await.unwrap();
         }
         // That of the user besides.
-        assert!(matches!(house.db.verify_audit().await.unwrap(), Walk::Whole { rows: 121, last: 121, .. }));
+        assert!(matches!(house.db.verify_audit().await.unwrap(), ChainCheck::Whole { rows: 121, last: 121, .. }));
         assert_whole(&house.db).await;
         let rows = house.db.audit_after(0, 1000).await.unwrap();
         for row in rows.iter().filter(|row| row.action == "test") {
@@ -158,10 +158,10 @@ async fn what_did_not_happen_is_not_told() {
         let at = |seconds| START.plus_seconds(seconds);
         let refused =
             db.extend_session(id, &Period::default(), &Clock::manual(at(3)), "a", |_, _| Err(Vec::new())).await;
-        assert_eq!(refused.unwrap(), Extended::Refused(Vec::new()));
+        assert_eq!(refused.unwrap(), ExtensionOutcome::Refused(Vec::new()));
         assert!(!db.remove_token(user, lyceum::model::TokenId::new(), &NOTED).await.unwrap());
         assert_eq!(db.list_audit(100).await.unwrap(), before);
-        assert_eq!(extended(db, id, 3600, at(3)).await, Extended::By(3600));
+        assert_eq!(extended(db, id, 3600, at(3)).await, ExtensionOutcome::By(3600));
         let rows = db.list_audit(1).await.unwrap();
         let told = (rows[0].action.as_str(), rows[0].subject.clone(), rows[0].detail.as_str(), rows[0].at);
         assert_eq!(told, ("session.extend", id.to_string(), "Extended by 1 h", at(3)));
@@ -184,20 +184,20 @@ async fn the_oldest_rows_go_and_the_chain_stays_whole() {
         let told: Vec<(i64, &str)> = rows.iter().map(|row| (row.number, row.action.as_str())).collect();
         let prunes = [(11, "audit.prune"), (12, "audit.prune")];
         assert_eq!(told, [&[(8, "test"), (9, "test"), (10, "test")][..], &prunes].concat());
-        assert!(matches!(db.verify_audit().await.unwrap(), Walk::Whole { rows: 5, last: 12, .. }));
+        assert!(matches!(db.verify_audit().await.unwrap(), ChainCheck::Whole { rows: 5, last: 12, .. }));
         assert_eq!(db.audit_anchor().await.unwrap().0, 7);
         add(db, 200, "a", "b").await;
-        assert!(matches!(db.verify_audit().await.unwrap(), Walk::Whole { rows: 6, last: 13, .. }));
+        assert!(matches!(db.verify_audit().await.unwrap(), ChainCheck::Whole { rows: 6, last: 13, .. }));
         // Everything is old: the last row stays, and the chain goes on from it.
-        while 0 < db.prune_audit(Timestamp(i64::MAX), 100, START.plus_seconds(300)).await.unwrap() {
-            assert!(matches!(db.verify_audit().await.unwrap(), Walk::Whole { .. }));
+        while db.prune_audit(Timestamp(i64::MAX), 100, START.plus_seconds(300)).await.unwrap() > 0 {
+            assert!(matches!(db.verify_audit().await.unwrap(), ChainCheck::Whole { .. }));
             if db.audit_after(0, 100).await.unwrap().len() <= 2 {
                 break;
             }
         }
         assert!(attempt(db, "DELETE FROM audit").await.is_err(), "what the anchor has not taken over stays");
         tamper(house, "audit_anchor", "UPDATE audit_anchor SET number = number - 1").await;
-        assert!(matches!(db.verify_audit().await.unwrap(), Walk::Broken { .. }));
+        assert!(matches!(db.verify_audit().await.unwrap(), ChainCheck::Broken { .. }));
     })
     .await;
 }

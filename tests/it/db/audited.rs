@@ -4,9 +4,10 @@
 use lyceum::{
     db::{
         Db, Error,
-        admit::{Cause, Deed, NewSession, Verdict},
+        admit::{AdmissionMode, Cause, NewSession, Verdict},
         audit::ACTIONS,
-        directory::{Arrival, Group, Person},
+        directory::{ArrivalOutcome, Group, Person},
+        images::ImageRow,
         limits::{Author, LevelChange},
         logins::Login,
         people::UserChange,
@@ -19,7 +20,7 @@ use lyceum::{
         SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
         hold::Pause,
         job::Attempt,
-        notification::Wishes,
+        notification::NotificationSettings,
         quota::{Field, Period},
     },
 };
@@ -31,7 +32,15 @@ use super::{
 };
 
 /// They tell of no change in the database, so that there is nothing to be one with.
-const ALONE: [&str; 4] = ["sign_in.failed", "packages.reset", "server.insecure_http", "slurm.limits"];
+const ALONE: [&str; 7] = [
+    "sign_in.failed",
+    "packages.reset",
+    "queue.cancel",
+    "image.clean",
+    "image.pull",
+    "server.insecure_http",
+    "slurm.limits",
+];
 
 /// What each deed needs, so that they can be done in any order.
 struct Scene<'a> {
@@ -86,13 +95,15 @@ impl<'a> Scene<'a> {
             role: None,
             groups: &["going", "gone"].map(|name| Group { subject: format!("cn={name}"), name: name.to_owned() }),
         };
-        let Arrival::Known(of_directory) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let ArrivalOutcome::Known(of_directory) = db.arrive(&person, START).await.unwrap() else {
+            panic!("she is new")
+        };
         let directorys = async |name| db.find_quota_group(name).await.unwrap().unwrap().id;
         let of_directorys = [directorys("going").await, directorys("gone").await];
         db.group_gone(of_directorys[1], START).await.unwrap();
         let (token, login) = (token(ada), login(ada));
         db.add_token(&token, "a token", None, &NOTED).await.unwrap();
-        db.add_login(&login, "a login", None, &NOTED).await.unwrap();
+        db.add_login(&login, "a login", &NOTED).await.unwrap();
         let group = async |name| db.add_group(&GroupName::parse(name).unwrap(), None, BY).await.unwrap();
         let (vision, empty) = (group("vision").await, group("empty").await);
         db.set_member(vision, ada, true, BY).await.unwrap();
@@ -118,6 +129,7 @@ impl<'a> Scene<'a> {
         for one in &announcements {
             db.add_announcement(one, None, &NOTED).await.unwrap();
         }
+        db.add_image(&image("one"), &NOTED).await.unwrap();
         let runs = [super::runs::run(ada, "one"), super::runs::run(ada, "two")];
         for one in &runs {
             db.add_run(one, None, &NOTED).await.unwrap();
@@ -154,7 +166,7 @@ impl<'a> Scene<'a> {
         let (soon, later) = (START.plus_seconds(1), START.plus_seconds(7200));
         let called = async |name| db.find_user_by_name(name).await.unwrap().unwrap().user.id;
         match action {
-            "sign_in" => db.add_login(&login(ada), "fresh", Some(self.login), &named(action)).await,
+            "sign_in" => db.add_login(&login(ada), "fresh", &named(action)).await,
             "sign_out" => db.remove_login(self.login, &named(action)).await,
             "sign_out.everywhere" | "user.sign_out" => db.remove_logins_of(ada, &named(action)).await,
             "password.change" => db.set_password(ada, "$other", None, &named(action)).await,
@@ -163,7 +175,7 @@ impl<'a> Scene<'a> {
             "session.start" => {
                 let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
                 let (new, clock) = (new_session(ada, 0), Clock::manual(START));
-                db.admit(&asking(ada), Deed::Insert(&new), &clock, admit).await.map(drop)
+                db.admit(&asking(ada), AdmissionMode::Insert(&new), &clock, admit).await.map(drop)
             }
             "session.extend" => {
                 let (period, clock) = (Period::default(), Clock::manual(soon));
@@ -221,6 +233,8 @@ impl<'a> Scene<'a> {
             "group.manager_remove" => db.set_manager(vision, ada, false, BY).await.map(drop),
             "group.gone" => db.group_gone(self.of_directorys[0], soon).await.map(drop),
             "group.back" => db.group_back(self.of_directorys[1], soon).await.map(drop),
+            "image.add" => db.add_image(&image("three"), &named(action)).await,
+            "image.remove" => db.remove_image("one", &named(action)).await.map(drop),
             "announcement.make" => db.add_announcement(&announcement("three"), None, &named(action)).await,
             "announcement.change" => {
                 let before = &self.announcements[0];
@@ -234,7 +248,9 @@ impl<'a> Scene<'a> {
                 db.change_run(&after, &named(action)).await.map(drop)
             }
             "run.remove" => db.remove_run(self.runs[1].id, &named(action)).await.map(drop),
-            "notifications.change" => db.set_notification_wishes(ada, &Wishes::default(), &named(action)).await,
+            "notifications.change" => {
+                db.set_notification_wishes(ada, &NotificationSettings::default(), &named(action)).await
+            }
             "maintenance.on" | "maintenance.change" | "maintenance.off" => {
                 let before = db.maintenance().await?;
                 let set = Maintenance {
@@ -299,7 +315,7 @@ impl<'a> Scene<'a> {
 
 async fn begin(db: &Db, new: &NewSession) -> Result<(), Error> {
     let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
-    db.admit(&asking(new.owner), Deed::Insert(new), &Clock::manual(START), admit).await.map(drop)
+    db.admit(&asking(new.owner), AdmissionMode::Insert(new), &Clock::manual(START), admit).await.map(drop)
 }
 
 /// What a deed is called whose caller says what is written.
@@ -316,6 +332,17 @@ fn token(user: UserId) -> Token {
     let (id, name) = (TokenId::new(), "token".to_owned());
     let expires_at = START.plus_seconds(60);
     Token { id, user, name, scopes: Vec::new(), created_at: START, expires_at, last_used_at: None }
+}
+
+fn image(name: &str) -> ImageRow {
+    ImageRow {
+        name: name.to_owned(),
+        title: String::new(),
+        reference: "nvcr.io/nvidia/fake:1".to_owned(),
+        groups: vec!["vision".to_owned()],
+        added_by: "chief".to_owned(),
+        added_at: START,
+    }
 }
 
 fn announcement(text: &str) -> Announcement {

@@ -2,7 +2,7 @@
 //! its end once and no more.
 
 use lyceum::{
-    db::{Error, audit::Entry, datasets::DatasetFilter, idempotency::Once},
+    db::{Error, audit::Entry, datasets::DatasetFilter, idempotency::IdempotentRequest},
     model::{
         Dataset, DatasetId, DatasetState, DescriptionChanges, GroupName, JobId, UserId, dataset::Outcome,
         job::Visibility,
@@ -44,7 +44,7 @@ async fn a_dataset_comes_to_its_end_once() {
         let db = &house.db;
         let a = add_user(db, "a").await;
         let new = dataset(a, "a", "Straße");
-        let once = Once { user: a, key: "key", request_hash: "hash" };
+        let once = IdempotentRequest { user: a, key: "key", request_hash: "hash" };
         let rows = number(db, "SELECT COUNT(*) FROM audit").await;
         db.add_dataset(&new, r#"{"kind": 1}"#, Some(once), &NOTED).await.unwrap();
         let twice = db.add_dataset(&dataset(a, "a", "other"), "{}", Some(once), &NOTED).await;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use lyceum::{
-    db::{Config, Db, Error, admit::Deed},
+    db::{Config, Db, Error, admit::AdmissionMode},
     model::Clock,
 };
 
@@ -19,11 +19,11 @@ use crate::needs::{self, variable};
 /// Names the small disk to the child.
 const DISK: &str = "LYCEUM_TEST_DISK";
 
-/// Runs this test's child on a disk of 4 MiB that nobody else sees; `prepare` is shell text
+/// Runs this test's child on a disk of 6 MiB that nobody else sees; `prepare` is shell text
 /// run in the disk beforehand.
 fn on_small_disk(test: &str, prepare: &str) {
     let script =
-        format!("mount -t tmpfs -o size=4m small \"$1\" || exit 77\n{prepare}\nexec \"$2\" --exact \"$3\" --nocapture");
+        format!("mount -t tmpfs -o size=6m small \"$1\" || exit 77\n{prepare}\nexec \"$2\" --exact \"$3\" --nocapture");
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
     command.arg("--mount");
@@ -64,7 +64,7 @@ async fn fill(disk: &Path) {
     let err = loop {
         let mut new = new_session(owner, 0);
         new.name = "x".repeat(5000);
-        match db.admit(&asking(owner), Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await {
+        match db.admit(&asking(owner), AdmissionMode::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await {
             Ok(_) => written.push(new.id),
             Err(err) => break err,
         }
@@ -73,7 +73,7 @@ async fn fill(disk: &Path) {
     assert!(err.is_outage(), "{err:?}");
     let Error::Query(cause) = &err else { panic!("{err:?}") };
     assert!(cause.to_string().contains("full"), "{cause}");
-    assert!(20 < written.len());
+    assert!(written.len() > 20);
     // What was written is there and whole, and one may look at it.
     assert_whole(&db).await;
     assert!(db.find_session(*written.last().unwrap()).await.unwrap().is_some());
@@ -83,7 +83,7 @@ async fn fill(disk: &Path) {
     // The same process goes on when there is room.
     fs::remove_file(disk.join("ballast")).unwrap();
     let new = new_session(owner, 0);
-    db.admit(&asking(owner), Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await.unwrap();
+    db.admit(&asking(owner), AdmissionMode::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await.unwrap();
     db.close().await;
     let db = Db::open(&Config::default(), disk).await.unwrap();
     assert_whole(&db).await;
@@ -97,9 +97,9 @@ async fn full_at_the_start() {
     match disk() {
         Some(disk) => {
             let err = Db::open(&Config::default(), &disk).await.unwrap_err();
-            assert!(err.to_string().contains("the disk is full; make room on it"), "{err} {err:?}");
+            assert!(err.to_string().contains("the disk is full; free space on it"), "{err} {err:?}");
         }
-        None => on_small_disk("db::disk::full_at_the_start", "head -c 4M /dev/zero > \"$1/ballast\" 2>/dev/null"),
+        None => on_small_disk("db::disk::full_at_the_start", "head -c 6M /dev/zero > \"$1/ballast\" 2>/dev/null"),
     }
 }
 
@@ -108,7 +108,7 @@ async fn read_only() {
     if let Some(disk) = disk() {
         for folder in ["old", "new"] {
             let err = Db::open(&Config::default(), &disk.join(folder)).await.unwrap_err();
-            assert!(err.to_string().contains("it, or the disk that it is on, is read-only"), "{folder}: {err} {err:?}");
+            assert!(err.to_string().contains("the file or its disk is read-only"), "{folder}: {err} {err:?}");
         }
         assert!(!disk.join("new/lyceum.db").exists());
         return;

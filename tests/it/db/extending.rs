@@ -4,10 +4,10 @@
 
 use lyceum::{
     admission::Admission,
-    db::{Db, extend::Extended, limits::Marks, quotas::Level},
+    db::{Db, extend::ExtensionOutcome, limits::GroupFlags, quotas::Level},
     model::{
-        Capacity, Clock, GroupName, SessionId, SessionState, Stock, Timestamp, UserId,
-        quota::{Change, Field, Kind, Period, Reason},
+        Capacity, Clock, GroupName, Inventory, SessionId, SessionState, Timestamp, UserId,
+        quota::{Change, Code, Field, Kind, Period, Reason, Rule},
         size::GIB,
     },
 };
@@ -24,19 +24,19 @@ fn admission(db: &Db, gpus: i64, now: Timestamp, extend_while_others_wait: bool)
     Admission {
         db: db.clone(),
         clock: Clock::manual(now),
-        stock: Stock::new(Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(gpus)),
+        stock: Inventory::new(Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(gpus)),
         period: Period::default(),
         extend_while_others_wait,
         holds_at_once: true,
         zone: jiff::tz::TimeZone::UTC,
-        barred: lyceum::admission::Barred::default(),
-        elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
-        kept: None,
+        blocked_gpus: lyceum::admission::BlockedGpus::default(),
+        external_usage: lyceum::admission::external_usage::ExternalUsage::default(),
+        slurm_limits: None,
     }
 }
 
 async fn limit(db: &Db, level: Level, changes: &[Change]) {
-    set_limits(db, level, changes, Marks::default()).await;
+    set_limits(db, level, changes, GroupFlags::default()).await;
 }
 
 /// A session of this person's that runs since [`START`] for an hour, with so many GPUs.
@@ -48,9 +48,9 @@ async fn runs(admission: &Admission, owner: UserId, gpus: i64) -> SessionId {
     new.id
 }
 
-fn codes(outcome: Extended) -> Vec<String> {
-    let Extended::Refused(reasons) = outcome else { panic!("refused: {outcome:?}") };
-    reasons.into_iter().map(|reason| reason.code).collect()
+fn codes(outcome: ExtensionOutcome) -> Vec<String> {
+    let ExtensionOutcome::Refused(reasons) = outcome else { panic!("refused: {outcome:?}") };
+    reasons.into_iter().map(|reason| reason.code.to_string()).collect()
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn an_extension_is_a_request_for_the_difference() {
         assert_eq!(admission.rehearse_extension(id, Some(HOUR)).await.unwrap(), Some(Ok(HOUR)));
         let unchanged = db.find_session(id).await.unwrap().unwrap();
         assert_eq!((unchanged.extensions, unchanged.expires_at), (0, Some(START.plus_seconds(HOUR))));
-        assert_eq!(admission.extend(id, Some(HOUR), "a").await.unwrap(), Extended::By(HOUR));
+        assert_eq!(admission.extend(id, Some(HOUR), "a").await.unwrap(), ExtensionOutcome::By(HOUR));
         let session = db.find_session(id).await.unwrap().unwrap();
         assert_eq!((session.extensions, session.expires_at), (1, Some(START.plus_seconds(2 * HOUR))));
         let last = db.session_events(id, 0).await.unwrap().pop().unwrap();
@@ -78,12 +78,12 @@ async fn an_extension_is_a_request_for_the_difference() {
         assert_eq!(codes(admission.extend(id, Some(1), "a").await.unwrap()), ["quota.gpu_hours.user"]);
 
         limit(db, Level::User(owner), &each([(Field::GpuHours, None)])).await;
-        assert_eq!(admission.extend(id, Some(1), "a").await.unwrap(), Extended::By(1));
+        assert_eq!(admission.extend(id, Some(1), "a").await.unwrap(), ExtensionOutcome::By(1));
         assert_eq!(codes(admission.extend(id, Some(1), "a").await.unwrap()), ["quota.max_extensions.user"]);
         let waits = admitted(db, owner).await;
-        assert_eq!(admission.extend(waits, Some(1), "a").await.unwrap(), Extended::NotRunning);
+        assert_eq!(admission.extend(waits, Some(1), "a").await.unwrap(), ExtensionOutcome::NotRunning);
         assert_eq!(admission.rehearse_extension(waits, None).await.unwrap(), None);
-        assert_eq!(extended(db, SessionId::new(), 1, START).await, Extended::NotRunning);
+        assert_eq!(extended(db, SessionId::new(), 1, START).await, ExtensionOutcome::NotRunning);
         let seen = db.look_at_extension(id, &Period::default(), &Clock::manual(START)).await.unwrap().unwrap();
         assert_eq!((seen.0.id, seen.1.own.len()), (id, 2));
         assert_whole(db).await;
@@ -100,15 +100,25 @@ async fn those_who_wait_count_where_the_site_says_so() {
         let (kind, strict) = (admission(db, 1, START, true), admission(db, 1, START, false));
         let (with_gpu, without) = (runs(&kind, ada, 1).await, runs(&kind, ada, 0).await);
         kind.insert(&new_session(ada, 1)).await.unwrap();
-        assert_eq!(strict.extend(with_gpu, Some(60), "a").await.unwrap(), Extended::By(60), "only oneself waits");
+        assert_eq!(
+            strict.extend(with_gpu, Some(60), "a").await.unwrap(),
+            ExtensionOutcome::By(60),
+            "only oneself waits"
+        );
 
         kind.insert(&new_session(bob, 1)).await.unwrap();
-        let Extended::Refused(reasons) = strict.extend(with_gpu, Some(60), "a").await.unwrap() else { panic!() };
-        let told: Vec<(&str, i64)> = reasons.iter().map(|Reason { code, used, .. }| (code.as_str(), *used)).collect();
-        assert_eq!(told, [("queue.others", 1)]);
+        let ExtensionOutcome::Refused(reasons) = strict.extend(with_gpu, Some(60), "a").await.unwrap() else {
+            panic!()
+        };
+        let told: Vec<(&Code, i64)> = reasons.iter().map(|Reason { code, used, .. }| (code, *used)).collect();
+        assert_eq!(told, [(&Code::Rule(Rule::OthersWait), 1)]);
         assert_eq!(strict.rehearse_extension(with_gpu, None).await.unwrap(), Some(Err(reasons)));
-        assert_eq!(strict.extend(without, Some(60), "a").await.unwrap(), Extended::By(60), "nobody waits for that");
-        assert_eq!(kind.extend(with_gpu, Some(60), "a").await.unwrap(), Extended::By(60));
+        assert_eq!(
+            strict.extend(without, Some(60), "a").await.unwrap(),
+            ExtensionOutcome::By(60),
+            "nobody waits for that"
+        );
+        assert_eq!(kind.extend(with_gpu, Some(60), "a").await.unwrap(), ExtensionOutcome::By(60));
     })
     .await;
 }
@@ -145,9 +155,11 @@ async fn many_at_once_never_exceed_a_budget() {
                 let mut granted = 0;
                 for _ in 0..3 {
                     match admission.extend(id, Some(600), "a").await.unwrap() {
-                        Extended::By(seconds) => granted += seconds,
-                        Extended::Refused(reasons) => assert!(reasons.iter().all(|one| one.code.contains("gpu_hours"))),
-                        Extended::NotRunning => panic!("it runs"),
+                        ExtensionOutcome::By(seconds) => granted += seconds,
+                        ExtensionOutcome::Refused(reasons) => assert!(
+                            reasons.iter().all(|one| matches!(one.code, Code::Limit { field: Field::GpuHours, .. }))
+                        ),
+                        ExtensionOutcome::NotRunning => panic!("it runs"),
                     }
                 }
                 granted

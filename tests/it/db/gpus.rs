@@ -2,7 +2,7 @@
 
 use lyceum::{
     db::{
-        admit::Deed,
+        admit::AdmissionMode,
         gpus::{Point, Span},
         sessions::Ending,
     },
@@ -55,7 +55,7 @@ async fn who_held_which_gpus() {
         running(&house.db, user).await;
         let new = new_session(user, 2);
         let clock = Clock::manual(START);
-        house.db.admit(&asking(user), Deed::Insert(&new), &clock, judge(&inventory(2), 2)).await.unwrap();
+        house.db.admit(&asking(user), AdmissionMode::Insert(&new), &clock, judge(&inventory(2), 2)).await.unwrap();
 
         let held = |from, to| house.db.gpu_holdings(from, to);
         let far = Timestamp(i64::MAX);

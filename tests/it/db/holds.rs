@@ -3,13 +3,13 @@
 use lyceum::{
     db::{
         Db,
-        admit::{Admitted, Cause, Deed, NewSession, Verdict},
+        admit::{AdmissionMode, AdmissionOutcome, Cause, NewSession, Verdict},
         sessions::Ending,
     },
     model::{
         Clock, JobId, UserId,
-        hold::{After, Needs, Outcome},
-        job::{Attempt, Task, Work},
+        hold::{Needs, Outcome, Prerequisite},
+        job::{Attempt, JobProgram, Task},
     },
 };
 
@@ -20,8 +20,8 @@ use super::{
 /// A job with retries, and those that it follows.
 fn planned(owner: UserId, name: &str, retries: i64, after: &[(JobId, Needs)]) -> NewSession {
     let mut new = new_attempt(owner, name, None);
-    let after = after.iter().map(|(job, needs)| After { job: *job, needs: *needs }).collect();
-    let planned = Task { retries, after, ..task(Work::Command(vec!["true".to_owned()])) };
+    let after = after.iter().map(|(job, needs)| Prerequisite { job: *job, needs: *needs }).collect();
+    let planned = Task { retries, after, ..task(JobProgram::Command(vec!["true".to_owned()])) };
     new.job.as_mut().unwrap().cause = Cause::Submitted(planned.into());
     new
 }
@@ -89,8 +89,8 @@ async fn what_a_job_waits_for_and_how_often_it_is_tried() {
         let mut third = new_attempt(owner, "prep", Some(number_two));
         third.job.as_mut().unwrap().cause = Cause::Retried(then);
         let (clock, admit) = (Clock::manual(START), |_: &_| Verdict::Admit { gpus: Vec::new() });
-        let answer = db.admit(&asking(owner), Deed::Insert(&third), &clock, admit).await.unwrap();
-        assert_eq!(answer, Admitted::Overtaken, "there is no retry left");
+        let answer = db.admit(&asking(owner), AdmissionMode::Insert(&third), &clock, admit).await.unwrap();
+        assert_eq!(answer, AdmissionOutcome::Overtaken, "there is no retry left");
         third.job.as_mut().unwrap().cause = Cause::Resumed;
         begun(db, &third).await;
         assert_consistent(db).await;

@@ -3,9 +3,9 @@
 use lyceum::{
     db::{
         Db,
-        audit::By,
-        directory::{Arrival, Person},
-        invitations::Invited,
+        audit::ChangedBy,
+        directory::{ArrivalOutcome, Person},
+        invitations::InvitationOutcome,
         people::UserChange,
     },
     model::{
@@ -17,10 +17,10 @@ use tokio::task::JoinSet;
 
 use super::{BY, START, add_user, on_both};
 
-const MIA: By<'static> = By { actor: "mia", at: START };
+const MIA: ChangedBy<'static> = ChangedBy { actor: "mia", at: START };
 
-fn later(seconds: i64) -> By<'static> {
-    By { at: START.plus_seconds(seconds), ..MIA }
+fn later(seconds: i64) -> ChangedBy<'static> {
+    ChangedBy { at: START.plus_seconds(seconds), ..MIA }
 }
 
 async fn lab(db: &Db) -> (GroupId, UserId) {
@@ -46,17 +46,19 @@ async fn an_invitation_is_one_and_is_answered_once() {
     on_both(async |house| {
         let db = &house.db;
         let (group, ada) = lab(db).await;
-        let Invited::Made(made) = db.invite(group, "ada", false, MIA).await.unwrap() else { panic!("it is new") };
+        let InvitationOutcome::Made(made) = db.invite(group, "ada", false, MIA).await.unwrap() else {
+            panic!("it is new")
+        };
         assert_eq!((made.name.as_str(), made.invited_by.as_str(), made.group), ("ada", "mia", group));
         assert_eq!(made.expires_at, START.plus_seconds(INVITATION_LIFETIME));
-        assert_eq!(db.invite(group, "ada", false, later(60)).await.unwrap(), Invited::Pending(made.clone()));
+        assert_eq!(db.invite(group, "ada", false, later(60)).await.unwrap(), InvitationOutcome::Pending(made.clone()));
         assert_eq!(db.invitations_into(group, START).await.unwrap(), std::slice::from_ref(&made));
         assert_eq!(db.invitations_of(ada, START).await.unwrap(), [made]);
         assert!(!is_member(db, group, ada).await, "nothing holds before it is accepted");
         assert!(db.answer_invitation(group, ada, true, later(60)).await.unwrap());
         assert!(is_member(db, group, ada).await);
         assert!(!db.answer_invitation(group, ada, true, later(60)).await.unwrap(), "once");
-        assert_eq!(db.invite(group, "ada", false, later(60)).await.unwrap(), Invited::IsMember);
+        assert_eq!(db.invite(group, "ada", false, later(60)).await.unwrap(), InvitationOutcome::IsMember);
         assert!(db.leave_group(group, ada, later(90)).await.unwrap());
         assert!(!db.leave_group(group, ada, later(90)).await.unwrap());
 
@@ -65,7 +67,7 @@ async fn an_invitation_is_one_and_is_answered_once() {
         assert!(db.set_member(group, ada, true, BY).await.unwrap());
         assert_eq!(pending(db, group, START).await, [""; 0]);
         for (name, group) in [("nobody", group), ("ada\0", group), ("ada", GroupId::new())] {
-            assert_eq!(db.invite(group, name, true, MIA).await.unwrap(), Invited::Nobody, "{name}");
+            assert_eq!(db.invite(group, name, true, MIA).await.unwrap(), InvitationOutcome::Nobody, "{name}");
         }
         // A group goes with what is pending.
         add_user(db, "bob").await;
@@ -85,24 +87,27 @@ async fn who_declined_is_left_alone_for_a_week() {
         assert!(!db.answer_invitation(group, ada, true, later(60)).await.unwrap(), "it was answered");
         assert_eq!(pending(db, group, START).await, [""; 0]);
         let until = START.plus_seconds(60 + REINVITATION_DELAY);
-        assert_eq!(db.invite(group, "ada", false, later(120)).await.unwrap(), Invited::Declined { until });
+        assert_eq!(db.invite(group, "ada", false, later(120)).await.unwrap(), InvitationOutcome::Declined { until });
         // A manager does not get round it by withdrawing; an administrator lifts it.
         assert!(!db.withdraw_invitation(group, "ada", false, later(120)).await.unwrap());
-        assert_eq!(db.invite(group, "ada", false, later(180)).await.unwrap(), Invited::Declined { until });
+        assert_eq!(db.invite(group, "ada", false, later(180)).await.unwrap(), InvitationOutcome::Declined { until });
         assert!(db.withdraw_invitation(group, "ada", true, later(180)).await.unwrap());
-        assert!(matches!(db.invite(group, "ada", false, later(180)).await.unwrap(), Invited::Made(_)));
+        assert!(matches!(db.invite(group, "ada", false, later(180)).await.unwrap(), InvitationOutcome::Made(_)));
         assert!(db.answer_invitation(group, ada, false, later(240)).await.unwrap());
-        assert!(matches!(db.invite(group, "ada", true, later(300)).await.unwrap(), Invited::Made(_)));
+        assert!(matches!(db.invite(group, "ada", true, later(300)).await.unwrap(), InvitationOutcome::Made(_)));
         assert!(db.answer_invitation(group, ada, false, later(360)).await.unwrap());
         let week = 360 + REINVITATION_DELAY;
-        assert!(matches!(db.invite(group, "ada", false, later(week - 1)).await.unwrap(), Invited::Declined { .. }));
-        assert!(matches!(db.invite(group, "ada", false, later(week)).await.unwrap(), Invited::Made(_)));
+        assert!(matches!(
+            db.invite(group, "ada", false, later(week - 1)).await.unwrap(),
+            InvitationOutcome::Declined { .. }
+        ));
+        assert!(matches!(db.invite(group, "ada", false, later(week)).await.unwrap(), InvitationOutcome::Made(_)));
 
         // What nobody answered is over in two weeks, and can be made anew.
         let over = later(week + INVITATION_LIFETIME);
         assert!(!db.answer_invitation(group, ada, true, over).await.unwrap());
         assert_eq!(pending(db, group, over.at).await, [""; 0]);
-        assert!(matches!(db.invite(group, "ada", false, over).await.unwrap(), Invited::Made(_)));
+        assert!(matches!(db.invite(group, "ada", false, over).await.unwrap(), InvitationOutcome::Made(_)));
     })
     .await;
 }
@@ -117,7 +122,7 @@ async fn staff_are_never_invited() {
         set_role(db, ada, Role::Operator).await;
         assert_eq!(pending(db, group, START).await, [""; 0]);
         assert!(!db.answer_invitation(group, ada, true, MIA).await.unwrap());
-        assert_eq!(db.invite(group, "ada", true, MIA).await.unwrap(), Invited::Nobody);
+        assert_eq!(db.invite(group, "ada", true, MIA).await.unwrap(), InvitationOutcome::Nobody);
         set_role(db, ada, Role::User).await;
         assert_eq!(pending(db, group, START).await, ["ada"]);
         let person = Person {
@@ -131,8 +136,8 @@ async fn staff_are_never_invited() {
             role: Some(Role::Admin),
             groups: &[],
         };
-        let Arrival::Known(dora) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
-        assert_eq!(db.invite(group, "dora", false, MIA).await.unwrap(), Invited::Nobody);
+        let ArrivalOutcome::Known(dora) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        assert_eq!(db.invite(group, "dora", false, MIA).await.unwrap(), InvitationOutcome::Nobody);
         assert!(!is_member(db, group, dora).await);
     })
     .await;
@@ -147,7 +152,7 @@ async fn races_have_one_winner() {
         for db in house.three().await.into_iter().cycle().take(20) {
             inviting.spawn(async move {
                 let invited = db.invite(group, "ada", false, MIA).await.unwrap();
-                usize::from(matches!(invited, Invited::Made(_)))
+                usize::from(matches!(invited, InvitationOutcome::Made(_)))
             });
         }
         assert_eq!(inviting.join_all().await.into_iter().sum::<usize>(), 1);

@@ -3,12 +3,12 @@
 
 use lyceum::{
     db::{
-        admit::{Admitted, Cause, Deed, Verdict},
-        idempotency::Earlier,
-        jobs::{Deleted, JobChange, JobFilter},
+        admit::{AdmissionMode, AdmissionOutcome, Cause, Verdict},
+        idempotency::EarlierResult,
+        jobs::{DeleteOutcome, JobChange, JobFilter},
+        limits_and_usage::Requester,
+        quota_table::TableFilter,
         sessions::Filter,
-        standing::Asking,
-        standings::TableFilter,
     },
     model::{
         Clock, GroupName, JobId, SessionId, SessionState,
@@ -43,21 +43,31 @@ async fn a_job_and_its_attempts() {
 
         // Its key leads to the job, not to the attempt.
         let clock = Clock::manual(START);
-        let again = db.admit(&asking(owner), Deed::Insert(&new), &clock, |_| panic!("it is not decided again")).await;
-        let earlier = Earlier { request_hash: "hash".to_owned(), created_id: first.job.to_string() };
-        assert_eq!(again.unwrap(), Admitted::Repeated(earlier));
+        let again =
+            db.admit(&asking(owner), AdmissionMode::Insert(&new), &clock, |_| panic!("it is not decided again")).await;
+        let earlier = EarlierResult { request_hash: "hash".to_owned(), created_id: first.job.to_string() };
+        assert_eq!(again.unwrap(), AdmissionOutcome::Repeated(earlier));
 
         // A further attempt only when the latest has ended, and only one.
         let second = new_attempt(owner, "train", Some(first));
         let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
-        assert_eq!(db.admit(&asking(owner), Deed::Insert(&second), &clock, admit).await.unwrap(), Admitted::Overtaken);
+        assert_eq!(
+            db.admit(&asking(owner), AdmissionMode::Insert(&second), &clock, admit).await.unwrap(),
+            AdmissionOutcome::Overtaken
+        );
         assert!(db.end_session(new.id, &exited(START)).await.unwrap());
         begun(db, &second).await;
         let third = new_attempt(owner, "train", Some(first));
-        assert_eq!(db.admit(&asking(owner), Deed::Insert(&third), &clock, admit).await.unwrap(), Admitted::Overtaken);
-        let strangers = new_attempt(add_user(db, "b").await, "train", Some(first));
-        let asked = asking(strangers.owner);
-        assert_eq!(db.admit(&asked, Deed::Insert(&strangers), &clock, admit).await.unwrap(), Admitted::Overtaken);
+        assert_eq!(
+            db.admit(&asking(owner), AdmissionMode::Insert(&third), &clock, admit).await.unwrap(),
+            AdmissionOutcome::Overtaken
+        );
+        let orphans = new_attempt(add_user(db, "b").await, "train", Some(first));
+        let asked = asking(orphans.owner);
+        assert_eq!(
+            db.admit(&asked, AdmissionMode::Insert(&orphans), &clock, admit).await.unwrap(),
+            AdmissionOutcome::Overtaken
+        );
         let attempts = db.job_attempts(first.job).await.unwrap();
         assert_eq!(attempts.iter().map(|one| one.id).collect::<Vec<_>>(), [second.id, new.id]);
         assert_eq!(db.find_job(first.job).await.unwrap().unwrap().latest.id, second.id);
@@ -66,14 +76,14 @@ async fn a_job_and_its_attempts() {
         assert!(db.begin_start(second.id, START).await.unwrap());
         assert!(db.mark_running(second.id, START, START.plus_seconds(60)).await.unwrap());
         let last = db.session_events(second.id, 0).await.unwrap().pop().unwrap();
-        assert_eq!((last.state, last.message.as_str()), (SessionState::Running, "Its program runs"));
+        assert_eq!((last.state, last.message.as_str()), (SessionState::Running, "Program started"));
 
-        assert_eq!(db.delete_job(first.job, BY).await.unwrap(), Deleted::Live);
+        assert_eq!(db.delete_job(first.job, BY).await.unwrap(), DeleteOutcome::Live);
         assert!(db.end_session(second.id, &exited(START)).await.unwrap());
-        let Deleted::Done(mut gone) = db.delete_job(first.job, BY).await.unwrap() else { panic!("it has ended") };
+        let DeleteOutcome::Done(mut gone) = db.delete_job(first.job, BY).await.unwrap() else { panic!("it has ended") };
         gone.sort();
         assert_eq!(gone, [new.id, second.id]);
-        assert_eq!(db.delete_job(first.job, BY).await.unwrap(), Deleted::Missing);
+        assert_eq!(db.delete_job(first.job, BY).await.unwrap(), DeleteOutcome::Missing);
         assert_eq!(db.find_job(first.job).await.unwrap(), None);
         assert_eq!(db.job_task(first.job).await.unwrap(), None);
         assert!(db.find_session(second.id).await.unwrap().is_some(), "what it held is still known");
@@ -125,9 +135,9 @@ async fn lists_of_jobs() {
         db.add_group(&GroupName::parse("speech").unwrap(), None, BY).await.unwrap();
         let mut charged = new_attempt(owner, "charged", None);
         charged.charged_group = Some(vision);
-        let asking = Asking { group: Some(vision), ..asking(owner) };
+        let asking = Requester { group: Some(vision), ..asking(owner) };
         let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
-        db.admit(&asking, Deed::Insert(&charged), &Clock::manual(START), admit).await.unwrap();
+        db.admit(&asking, AdmissionMode::Insert(&charged), &Clock::manual(START), admit).await.unwrap();
         let charged = charged.job.unwrap().attempt.job;
         assert_eq!(listed(JobFilter { group: Some("vision"), ..all() }).await, [charged]);
         for none in ["speech", "Vision", "%", "\0"] {
@@ -208,9 +218,9 @@ async fn what_attempts_made_of_the_machine_goes_with_them() {
         let attempt = begun(db, &new).await;
         assert_eq!(db.hardware_of(new.id).await.unwrap(), None);
         let mut hardware = Hardware::default();
-        hardware.add(Stretch::of(START, 1.5, 7, std::collections::BTreeMap::new()));
+        hardware.add(Stretch::of(START, 1.5, 7, std::collections::BTreeMap::new()), 720);
         db.keep_hardware(new.id, &hardware).await.unwrap();
-        hardware.add(Stretch::of(START.plus_seconds(60), 0.5, 9, std::collections::BTreeMap::new()));
+        hardware.add(Stretch::of(START.plus_seconds(60), 0.5, 9, std::collections::BTreeMap::new()), 720);
         db.keep_hardware(new.id, &hardware).await.unwrap();
         assert_eq!(db.hardware_of(new.id).await.unwrap(), Some(hardware.clone()));
         assert_eq!(db.hardware_of_job(attempt.job).await.unwrap(), [(new.id, hardware.clone())]);

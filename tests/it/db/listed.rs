@@ -7,11 +7,11 @@ use crate::architecture::source::Source;
 
 #[test]
 fn every_function_runs_on_both_databases() {
-    let functions: Vec<(String, String)> = read("src/db")
+    let functions: Vec<(String, String)> = read("crates/db/src")
         .into_iter()
         .flat_map(|(file, code)| public_functions(&code).into_iter().map(move |name| (file.clone(), name)))
         .collect();
-    assert!(40 < functions.len(), "these are all that were found: {functions:?}");
+    assert!(functions.len() > 40, "these are all that were found: {functions:?}");
     let tested: String = read("tests/it/db").into_iter().flat_map(|(_, code)| bodies(&code)).collect();
     let missing: Vec<_> = functions.iter().filter(|(_, name)| !calls(&tested, name)).collect();
     assert!(missing.is_empty(), "no `on_both` of tests/it/db calls these: {missing:#?}");

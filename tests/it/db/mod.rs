@@ -1,4 +1,4 @@
-//! Tests of `src/db` on SQLite and on PostgreSQL from one text: [`on_both`] hands the same
+//! Tests of `crates/db` on SQLite and on PostgreSQL from one text: [`on_both`] hands the same
 //! body a fresh database of each. The PostgreSQL is the one that `LYCEUM_TEST_POSTGRES`
 //! names; without it that half is left out. Each database there sorts by
 //! English rules, as a site's may, so that nothing may lean on the order of bytes.
@@ -7,6 +7,7 @@ mod accounts;
 mod announcements;
 mod audit;
 mod audited;
+pub mod copies;
 mod crashes;
 pub mod datasets;
 mod disk;
@@ -14,6 +15,7 @@ mod extending;
 mod gpus;
 mod history;
 mod holds;
+mod images;
 mod invitations;
 mod jobs;
 mod listed;
@@ -27,7 +29,8 @@ mod quota_table;
 mod quotas;
 mod races;
 pub mod runs;
-mod sessions;
+mod scans;
+pub mod sessions;
 mod shell_jobs;
 mod storage;
 pub mod sweeps;
@@ -45,20 +48,20 @@ use futures_util::FutureExt;
 use lyceum::{
     db::{
         Config, Db,
-        admit::{Admitted, Cause, Deed, NewAttempt, NewSession, Verdict},
-        audit::{By, Entry},
-        extend::Extended,
+        admit::{AdmissionMode, AdmissionOutcome, Cause, NewAttempt, NewSession, Verdict},
+        audit::{ChangedBy, Entry},
+        extend::ExtensionOutcome,
         facts::Facts,
-        limits::{Author, LevelChange, Marks, Outcome},
+        limits::{Author, GroupFlags, LevelChange, Outcome},
+        limits_and_usage::Requester,
         quotas::Level,
         sessions::Ending,
-        standing::Asking,
         users::NewUser,
     },
     model::{
         Clock, EndReason, Gpu, GpuInventory, JobId, Resources, Role, SessionId, Timestamp, UserId, Username,
         hold::Obstacles,
-        job::{Attempt, Task, Work},
+        job::{Attempt, JobProgram, Task},
         quota::{Change, Field, Kind, Period},
         session::SessionSpec,
     },
@@ -76,7 +79,7 @@ pub const START: Timestamp = Timestamp(1_800_000_000_000);
 pub const NOTED: Entry<'static> = Entry { at: START, actor: "a", action: "test", subject: "b", detail: "c" };
 
 /// Who makes what a test needs.
-pub const BY: By<'static> = By { actor: "a", at: START };
+pub const BY: ChangedBy<'static> = ChangedBy { actor: "a", at: START };
 
 /// A fresh database, and how to open it once more.
 pub struct House {
@@ -164,7 +167,7 @@ pub async fn command(url: &Url, sql: &str) {
     connection.close().await.unwrap();
 }
 
-/// One number, read past the functions of `src/db`.
+/// One number, read past the functions of `crates/db`.
 pub async fn number(db: &Db, sql: &str) -> i64 {
     match db {
         Db::Sqlite { read, .. } => query_scalar(AssertSqlSafe(sql)).fetch_one(read).await.unwrap(),
@@ -172,7 +175,7 @@ pub async fn number(db: &Db, sql: &str) -> i64 {
     }
 }
 
-/// One statement, past the functions of `src/db`. What fills a table takes as long as it takes.
+/// One statement, past the functions of `crates/db`. What fills a table takes as long as it takes.
 pub async fn execute(db: &Db, sql: &str) {
     match db {
         Db::Sqlite { write, .. } => drop(query(AssertSqlSafe(sql)).execute(write).await.unwrap()),
@@ -215,6 +218,7 @@ pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
             log_directories: std::collections::BTreeMap::new(),
             group: None,
             modules: Vec::new(),
+            image: None,
         },
         light: false,
         cluster: "local".to_owned(),
@@ -229,7 +233,7 @@ pub fn new_attempt(owner: UserId, name: &str, earlier: Option<Attempt>) -> NewSe
         || Attempt { job: JobId::new(), number: 1 },
         |earlier| Attempt { number: earlier.number + 1, ..earlier },
     );
-    let work = Work::Command(vec!["true".to_owned()]);
+    let work = JobProgram::Command(vec!["true".to_owned()]);
     let cause = match earlier {
         None => Cause::Submitted(task(work).into()),
         Some(_) => Cause::Resumed,
@@ -246,16 +250,21 @@ pub fn new_attempt(owner: UserId, name: &str, earlier: Option<Attempt>) -> NewSe
 /// Writes an admitted attempt.
 pub async fn begun(db: &Db, new: &NewSession) -> Attempt {
     let (clock, verdict) = (Clock::manual(START), Verdict::Admit { gpus: Vec::new() });
-    let answer = db.admit(&asking(new.owner), Deed::Insert(new), &clock, |_| verdict.clone()).await.unwrap();
-    assert_eq!(answer, Admitted::Judged(verdict));
+    let answer = db.admit(&asking(new.owner), AdmissionMode::Insert(new), &clock, |_| verdict.clone()).await.unwrap();
+    assert_eq!(answer, AdmissionOutcome::Judged(verdict));
     new.job.as_ref().unwrap().attempt
+}
+
+/// Writes a request that waits for room.
+pub async fn waiting(db: &Db, new: &NewSession) {
+    let (clock, verdict) = (Clock::manual(START), Verdict::Wait(vec![sessions::reason("All GPUs are in use.")]));
+    let answer = db.admit(&asking(new.owner), AdmissionMode::Insert(new), &clock, |_| verdict.clone()).await.unwrap();
+    assert_eq!(answer, AdmissionOutcome::Judged(verdict));
 }
 
 /// Writes an attempt that waits for room.
 pub async fn queued(db: &Db, new: &NewSession) -> Attempt {
-    let (clock, verdict) = (Clock::manual(START), Verdict::Wait(vec![sessions::reason("All GPUs are in use.")]));
-    let answer = db.admit(&asking(new.owner), Deed::Insert(new), &clock, |_| verdict.clone()).await.unwrap();
-    assert_eq!(answer, Admitted::Judged(verdict));
+    waiting(db, new).await;
     new.job.as_ref().unwrap().attempt
 }
 
@@ -265,7 +274,7 @@ pub async fn obstacles(db: &Db, new: &NewSession) -> Obstacles {
 }
 
 /// What a job runs that is tried once and follows nobody.
-pub fn task(work: Work) -> Task {
+pub fn task(work: JobProgram) -> Task {
     let variables = [("A".to_owned(), "1".to_owned())].into();
     Task {
         work,
@@ -295,9 +304,9 @@ pub fn exited(at: Timestamp) -> Ending {
 }
 
 /// Nobody is charged, and hours are of 30 days.
-pub fn asking(owner: UserId) -> Asking<'static> {
+pub fn asking(owner: UserId) -> Requester<'static> {
     static PERIOD: Period = Period::Rolling { days: 30 };
-    Asking { owner, group: None, period: &PERIOD, holds_at_once: true }
+    Requester { owner, group: None, period: &PERIOD, holds_at_once: true }
 }
 
 /// Limits for each person.
@@ -306,7 +315,7 @@ pub fn each<const N: usize>(limits: [(Field, Option<i64>); N]) -> [Change; N] {
 }
 
 /// Sets limits, whatever stands there.
-pub async fn set_limits(db: &Db, level: Level, changes: &[Change], marks: Marks) {
+pub async fn set_limits(db: &Db, level: Level, changes: &[Change], marks: GroupFlags) {
     let change = LevelChange { marks, ..LevelChange::new(level, changes.to_vec()) };
     let outcome = db.change_limits(&[change], &Author::administrator("admin", START)).await.unwrap();
     assert_eq!(outcome, Outcome::Done);
@@ -321,7 +330,7 @@ pub fn inventory(count: i64) -> GpuInventory {
 /// A judge who has nothing but GPUs to mind.
 pub fn judge(machine: &GpuInventory, want: i64) -> impl FnOnce(&Facts) -> Verdict + Send + use<> {
     let machine = machine.clone();
-    move |facts: &Facts| match machine.pick(&facts.crowd.gpus_taken, usize::try_from(want).unwrap(), None) {
+    move |facts: &Facts| match machine.pick(&facts.common.gpus_taken, usize::try_from(want).unwrap(), None) {
         Some(gpus) => Verdict::Admit { gpus },
         None => Verdict::Wait(Vec::new()),
     }
@@ -331,9 +340,11 @@ pub fn judge(machine: &GpuInventory, want: i64) -> impl FnOnce(&Facts) -> Verdic
 pub async fn admitted(db: &Db, owner: UserId) -> SessionId {
     let new = new_session(owner, 0);
     let at = Clock::manual(START);
-    let answer =
-        db.admit(&asking(owner), Deed::Insert(&new), &at, |_| Verdict::Admit { gpus: Vec::new() }).await.unwrap();
-    assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: Vec::new() }));
+    let answer = db
+        .admit(&asking(owner), AdmissionMode::Insert(&new), &at, |_| Verdict::Admit { gpus: Vec::new() })
+        .await
+        .unwrap();
+    assert_eq!(answer, AdmissionOutcome::Judged(Verdict::Admit { gpus: Vec::new() }));
     new.id
 }
 
@@ -346,7 +357,7 @@ pub async fn running(db: &Db, owner: UserId) -> SessionId {
 }
 
 /// Gives a session so many seconds more, at this moment, in the name of `a`.
-pub async fn extended(db: &Db, id: SessionId, seconds: i64, at: Timestamp) -> Extended {
+pub async fn extended(db: &Db, id: SessionId, seconds: i64, at: Timestamp) -> ExtensionOutcome {
     db.extend_session(id, &Period::default(), &Clock::manual(at), "a", |_, _| Ok(seconds)).await.unwrap()
 }
 

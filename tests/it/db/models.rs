@@ -2,7 +2,7 @@
 //! and the pictures that they were asked about.
 
 use lyceum::{
-    db::{Error, audit::Entry, idempotency::Once, models::ModelFilter},
+    db::{Error, audit::Entry, idempotency::IdempotentRequest, models::ModelFilter},
     model::{
         DatasetId, DescriptionChanges, GroupName, JobId, Model, ModelId, ModelTest, ModelTestId, UserId,
         job::Visibility,
@@ -59,7 +59,7 @@ async fn what_came_of_an_attempt_is_written_down() {
         let a = add_user(db, "a").await;
         let new = model(a, "a", "Straße");
         let b = add_user(db, "b").await;
-        let once = Once { user: a, key: "key", request_hash: "hash" };
+        let once = IdempotentRequest { user: a, key: "key", request_hash: "hash" };
         let rows = number(db, "SELECT COUNT(*) FROM audit").await;
         db.add_model(&new, r#"{"epochs": 1}"#, Some(once), &NOTED).await.unwrap();
         let twice = db.add_model(&model(a, "a", "other"), "{}", Some(once), &NOTED).await;

@@ -3,14 +3,14 @@
 
 use lyceum::model::{
     SessionState, Timestamp, UserId,
-    notification::{Delivery, Event, Message, Way, Wishes},
-    run::{Reading, Unread},
+    notification::{Delivery, Event, Message, NotificationSettings, Way},
+    run::{ReadProgress, UnreadAttempt},
 };
 
 use super::{NOTED, START, add_user, begun, ended_job, exited, new_attempt, on_both};
 
-fn wishes() -> Wishes {
-    Wishes { mail: Some("ada@example.org".to_owned()), ..Wishes::default() }
+fn wishes() -> NotificationSettings {
+    NotificationSettings { mail: Some("ada@example.org".to_owned()), ..NotificationSettings::default() }
 }
 
 fn message() -> Message {
@@ -39,7 +39,7 @@ async fn what_happened_is_noticed_once() {
         assert_eq!(db.mail_of(ada).await.unwrap(), None);
         db.set_notification_wishes(ada, &wishes(), &NOTED).await.unwrap();
         assert_eq!(db.notification_wishes(ada).await.unwrap(), Some(wishes()));
-        let other = Wishes { stalled_after: 60, ..wishes() };
+        let other = NotificationSettings { stalled_after: 60, ..wishes() };
         db.set_notification_wishes(ada, &other, &NOTED).await.unwrap();
         assert_eq!(db.notification_wishes(ada).await.unwrap(), Some(other));
 
@@ -119,13 +119,13 @@ async fn who_runs_is_watched() {
             let job = begun(db, &new).await.job;
             assert!(db.begin_start(new.id, START).await.unwrap());
             assert!(db.mark_running(new.id, START, START.plus_seconds(3600)).await.unwrap());
-            let unread = Unread { job, owner, session: new.id, directory: "/home/a".to_owned() };
+            let unread = UnreadAttempt { job, owner, session: new.id, directory: "/home/a".to_owned() };
             db.read_attempt(&unread, "/home/a", START).await.unwrap();
             (new.id, db.run_of_job(job).await.unwrap().unwrap())
         };
         let (session, run) = run_of(ada).await;
         let grown_at = Some(START.plus_seconds(7));
-        let reading = Reading { points: 3, grown_at, ..run.reading.clone() };
+        let reading = ReadProgress { points: 3, grown_at, ..run.reading.clone() };
         db.note_reading(run.id, &reading, START).await.unwrap();
         let watched = db.watched_jobs(START).await.unwrap();
         assert_eq!(watched.len(), 1, "{watched:?}");

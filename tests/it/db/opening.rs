@@ -4,7 +4,7 @@
 use std::{error::Error as _, fs, net::SocketAddr, time::Duration};
 
 use lyceum::{
-    db::{Config, Db, Error, admit::Deed},
+    db::{Config, Db, Error, admit::AdmissionMode},
     model::Clock,
 };
 use sqlx::query_scalar;
@@ -81,10 +81,10 @@ async fn wrong_urls_and_places() {
     fs::write(directory.path().join("text"), "This is no database, and long enough to be looked at.\n".repeat(100))
         .unwrap();
     for (name, says) in [
-        ("missing/lyceum.db", "its directory must be there"),
-        ("folder", "its directory must be there"),
-        ("text/lyceum.db", "its directory must be there"),
-        ("text", "the file is no SQLite database"),
+        ("missing/lyceum.db", "its directory must exist"),
+        ("folder", "its directory must exist"),
+        ("text/lyceum.db", "its directory must exist"),
+        ("text", "the file is not an SQLite database"),
     ] {
         let err = refused(&at(name)).await;
         assert!(err.to_string().contains(says) && err.to_string().contains(name), "{name}: {}", everything_said(&err));
@@ -101,12 +101,12 @@ async fn nobody() -> SocketAddr {
 async fn a_server_that_is_away_at_the_start() {
     let address = nobody().await;
     let err = refused(&format!("postgres://me:hunter2@{address}/portal")).await;
-    let says = format!("the database `portal` of PostgreSQL at {address} cannot be opened: nobody answers there");
+    let says = format!("the database `portal` of PostgreSQL at {address} cannot be opened: no response");
     assert!(err.to_string().starts_with(&says), "{err}");
     assert!(err.is_outage());
 
     let err = refused("postgres:///portal?host=/nowhere/at/all&user=me&password=hunter2").await;
-    assert!(err.to_string().contains("PostgreSQL at /nowhere/at/all cannot be opened: nobody answers"), "{err}");
+    assert!(err.to_string().contains("PostgreSQL at /nowhere/at/all cannot be opened: no response"), "{err}");
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn a_server_that_refuses() {
         url.set_password(Some("hunter2")).unwrap();
         url.set_path("no_such_database");
         let err = refused(url.as_str()).await;
-        assert!(err.to_string().contains("there is no database of that name"), "{}", everything_said(&err));
+        assert!(err.to_string().contains("the database does not exist"), "{}", everything_said(&err));
         assert!(!err.is_outage());
 
         // Since PostgreSQL 15 only a database's owner makes tables in it.
@@ -131,7 +131,7 @@ async fn a_server_that_refuses() {
         let err = refused(empty.as_str()).await;
         command(&server, &format!("DROP DATABASE {role} WITH (FORCE)")).await;
         command(&server, &format!("DROP ROLE {role}")).await;
-        assert!(err.to_string().contains("this user may not make tables in it"), "{}", everything_said(&err));
+        assert!(err.to_string().contains("this user may not create tables"), "{}", everything_said(&err));
     })
     .await;
 }
@@ -165,8 +165,13 @@ async fn a_newer_schema_is_refused() {
         let err = Db::open(&house.config, house.directory.path()).await.unwrap_err();
         assert!(matches!(err, Error::NewerSchema { found: 9999, .. }), "{err:?}");
         let said = err.to_string();
-        assert!(said.contains("was used by a newer Lyceum: its schema is number 9999, this program knows"), "{said}");
-        assert!(said.contains("Start the newer program") && !err.is_outage(), "{said}");
+        assert!(
+            said.contains(
+                "was used by a newer version of Lyceum: its schema is number 9999, but this version supports"
+            ),
+            "{said}"
+        );
+        assert!(said.contains("Start the newer version") && !err.is_outage(), "{said}");
         house.db.ping().await.unwrap();
     })
     .await;
@@ -194,7 +199,7 @@ async fn a_server_that_goes_away_and_comes_back() {
         let (read, written, admitted) = tokio::join!(
             db.find_user(owner),
             db.set_theme(owner, "dark"),
-            db.admit(&asked, Deed::Insert(&new), &clock, judge(&inventory(0), 0))
+            db.admit(&asked, AdmissionMode::Insert(&new), &clock, judge(&inventory(0), 0))
         );
         for err in [read.unwrap_err(), written.unwrap_err(), admitted.unwrap_err()] {
             assert!(err.is_outage(), "{}", everything_said(&err));
@@ -202,7 +207,7 @@ async fn a_server_that_goes_away_and_comes_back() {
 
         let _gate = self::gate(address, target).await;
         db.ping().await.unwrap();
-        db.admit(&asking(owner), Deed::Insert(&new), &clock, judge(&inventory(0), 0)).await.unwrap();
+        db.admit(&asking(owner), AdmissionMode::Insert(&new), &clock, judge(&inventory(0), 0)).await.unwrap();
         assert!(db.find_session(new.id).await.unwrap().is_some());
         db.close().await;
     })

@@ -3,18 +3,18 @@
 //! queue elsewhere has.
 
 use lyceum::{
-    admission::{Admission, Barred, elsewhere::Held},
+    admission::{Admission, BlockedGpus, external_usage::UserExternalUsage},
     db::{
         Db,
-        admit::{Admitted, NewSession, Verdict},
-        limits::Marks,
+        admit::{AdmissionOutcome, NewSession, Verdict},
+        limits::GroupFlags,
         quotas::Level,
     },
     model::{
-        Capacity, Clock, EndReason, Maintenance, SessionId, Stock, Timestamp, UserId, Window,
+        Capacity, Clock, EndReason, Inventory, Maintenance, SessionId, Timestamp, UserId, Window,
         queue::ShellJob,
         quota::{Change, Class, Field, Kind, Period, Reason},
-        session::{Allocation, Starts, Untold},
+        session::{Accounting, Allocation, WorkloadStarts},
         size::GIB,
     },
 };
@@ -32,14 +32,14 @@ pub fn admission(db: &Db, gpus: i64) -> Admission {
     Admission {
         db: db.clone(),
         clock: Clock::manual(START),
-        stock: Stock::new(Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(gpus)),
+        stock: Inventory::new(Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(gpus)),
         period: Period::default(),
         extend_while_others_wait: true,
         holds_at_once: true,
         zone: jiff::tz::TimeZone::UTC,
-        barred: Barred::default(),
-        elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
-        kept: None,
+        blocked_gpus: BlockedGpus::default(),
+        external_usage: lyceum::admission::external_usage::ExternalUsage::default(),
+        slurm_limits: None,
     }
 }
 
@@ -52,7 +52,7 @@ fn lasting(new: NewSession, seconds: i64) -> NewSession {
 /// `admitted`, or why it waits.
 pub async fn ask(admission: &Admission, new: &NewSession) -> String {
     let answer = admission.insert(new).await.unwrap();
-    let Admitted::Judged(verdict) = answer else { panic!("{answer:?}") };
+    let AdmissionOutcome::Judged(verdict) = answer else { panic!("{answer:?}") };
     told(verdict)
 }
 
@@ -60,7 +60,7 @@ fn told(verdict: Verdict) -> String {
     match verdict {
         Verdict::Admit { .. } => "admitted".to_owned(),
         Verdict::Wait(reasons) | Verdict::Refuse(reasons) => {
-            reasons.into_iter().map(|reason| reason.code).collect::<Vec<_>>().join(" ")
+            reasons.into_iter().map(|reason| reason.code.to_string()).collect::<Vec<_>>().join(" ")
         }
     }
 }
@@ -83,8 +83,13 @@ async fn in_order(admission: &Admission) -> Vec<SessionId> {
 
 /// Each person may have what they like; what binds is what they may have together.
 async fn open(db: &Db) {
-    set_limits(db, Level::Default, &each([(Field::Gpus, Some(-1)), (Field::Sessions, Some(-1))]), Marks::default())
-        .await;
+    set_limits(
+        db,
+        Level::Default,
+        &each([(Field::Gpus, Some(-1)), (Field::Sessions, Some(-1))]),
+        GroupFlags::default(),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -99,7 +104,7 @@ async fn a_large_request_does_not_starve_under_a_busy_total() {
         let [bob, ada, eve, mia] = people[..] else { panic!("four") };
         let vision = group(db, "vision").await.id;
         let total = [Change::new(Kind::Total, Field::Gpus, Some(4))];
-        set_limits(db, Level::Group(vision), &total, Marks { chargeable: Some(true), restrictive: None }).await;
+        set_limits(db, Level::Group(vision), &total, GroupFlags { chargeable: Some(true), restrictive: None }).await;
         // The machine has room for everything.
         let admission = admission(db, 24);
 
@@ -131,7 +136,7 @@ async fn a_large_request_does_not_starve_under_a_busy_total() {
         assert_eq!(again(&admission, eve, &small).await, "quota.gpus.group");
 
         // The same where all people have a total together.
-        set_limits(db, Level::Cluster, &[Change::new(Kind::Total, Field::Gpus, Some(9))], Marks::default()).await;
+        set_limits(db, Level::Cluster, &[Change::new(Kind::Total, Field::Gpus, Some(9))], GroupFlags::default()).await;
         let whole = new_session(mia, 9);
         assert_eq!(ask(&admission, &whole).await, "quota.gpus.cluster");
         // Behind the small one of the group, the large one has its place two hours and more from now.
@@ -193,7 +198,7 @@ async fn what_runs_from_a_shell_holds_its_groups_share_and_its_owners_place() {
         open(db).await;
         let (ada, bob) = (member(db, "ada", &["vision"]).await, member(db, "bob", &["vision"]).await);
         let vision = group(db, "vision").await.id;
-        let marks = Marks { chargeable: Some(true), restrictive: None };
+        let marks = GroupFlags { chargeable: Some(true), restrictive: None };
         set_limits(db, Level::Group(vision), &[Change::new(Kind::Total, Field::Gpus, Some(4))], marks).await;
         let admission = admission(db, 24);
         let clock = &admission.clock;
@@ -211,10 +216,10 @@ async fn what_runs_from_a_shell_holds_its_groups_share_and_its_owners_place() {
         assert!(db.set_shell_job(ada, &job).await.unwrap());
         let pays = db.group_that_pays(ada, "vision").await.unwrap();
         assert_eq!((pays, db.group_that_pays(ada, "nobody").await.unwrap()), (Some(vision), None));
-        let mut held = Held { name: "ada".to_owned(), ..Held::default() };
+        let mut held = UserExternalUsage { name: "ada".to_owned(), ..UserExternalUsage::default() };
         held.add(job.label.clone(), &job.resources(), pays);
-        assert!(admission.elsewhere.set([(ada, held.clone())].into()));
-        assert!(!admission.elsewhere.set([(ada, held)].into()), "it is the same");
+        assert!(admission.external_usage.set([(ada, held.clone())].into()));
+        assert!(!admission.external_usage.set([(ada, held)].into()), "it is the same");
 
         // One of the group's four is left; another purse is as full as it was.
         assert_eq!(admission.used_together(Some(vision)).await.unwrap().gpus, 3);
@@ -231,7 +236,7 @@ async fn what_runs_from_a_shell_holds_its_groups_share_and_its_owners_place() {
         let recent = db.recent_gpu_seconds(clock.now()).await.unwrap();
         assert_eq!((recent[&ada], recent[&bob]), (7 * (HOUR + 60), HOUR + 60));
         assert_eq!(in_order(&admission).await, [bobs.id, adas.id]);
-        assert!(admission.elsewhere.set([].into()));
+        assert!(admission.external_usage.set([].into()));
         assert_eq!(again(&admission, bob, &bobs).await, "admitted");
         assert_eq!(again(&admission, ada, &adas).await, "admitted");
         // Decided already: nobody waits.
@@ -247,7 +252,7 @@ async fn what_a_queue_elsewhere_has_is_promised_and_not_used() {
         let db = &house.db;
         open(db).await;
         let ada = add_user(db, "ada").await;
-        set_limits(db, Level::User(ada), &each([(Field::GpuHours, Some(5))]), Marks::default()).await;
+        set_limits(db, Level::User(ada), &each([(Field::GpuHours, Some(5))]), GroupFlags::default()).await;
         let admission = Admission { holds_at_once: false, ..admission(db, 8) };
         let clock = &admission.clock;
         let first = new_session(ada, 4);
@@ -266,7 +271,8 @@ async fn what_a_queue_elsewhere_has_is_promised_and_not_used() {
         let begun = clock.now().plus_seconds(-60);
         let held = Allocation { start: 1, from: begun, to: None, gpus: 5, cpus: 8, memory_bytes: GIB };
         let set = async |id, held| {
-            let starts = Starts { latest: 1, allocations: vec![held], untold: Untold::Perhaps, job: Some(7) };
+            let starts =
+                WorkloadStarts { latest: 1, allocations: vec![held], accounting: Accounting::Unknown, job: Some(7) };
             db.set_starts(id, &starts, clock.now()).await.unwrap();
         };
         set(first.id, held).await;
@@ -323,7 +329,7 @@ async fn deciding_about_all_who_wait_grows_with_them_and_no_faster() {
     on_both(async |house| {
         let db = &house.db;
         open(db).await;
-        set_limits(db, Level::Default, &each([(Field::Pending, Some(-1))]), Marks::default()).await;
+        set_limits(db, Level::Default, &each([(Field::Pending, Some(-1))]), GroupFlags::default()).await;
         let mut people = Vec::new();
         for number in 0..40 {
             people.push(member(db, &format!("user{number}"), &["vision"]).await);

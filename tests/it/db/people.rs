@@ -4,12 +4,12 @@
 use lyceum::{
     db::{
         Db, Error,
-        directory::{Arrival, Group, Person},
+        directory::{ArrivalOutcome, Group, Person},
         groups::{GroupFilter, ListedGroup},
-        idempotency::Once,
-        limits::Marks,
+        idempotency::IdempotentRequest,
+        limits::GroupFlags,
         logins::Login,
-        people::{After, PeopleFilter, Sort, UserChange},
+        people::{PeopleFilter, PeoplePosition, Sort, UserChange},
         quotas::Level,
         tokens::Token,
         users::NewUser,
@@ -23,7 +23,7 @@ use super::{BY, House, NOTED, START, add_user, each, number, on_both, running, s
 async fn see(db: &Db, user: UserId, at: Timestamp) {
     let (id, address) = (LoginId::new(), "::1".to_owned());
     let login = Login { id, user, created_at: at, last_seen_at: at, expires_at: at.plus_seconds(60), address };
-    db.add_login(&login, &id.to_string(), None, &NOTED).await.unwrap();
+    db.add_login(&login, &id.to_string(), &NOTED).await.unwrap();
 }
 
 fn everybody() -> PeopleFilter {
@@ -90,8 +90,10 @@ async fn people_in_pages_and_orders() {
                 let Some(last) = page.last().map(|listed| listed.user.clone()) else { break };
                 paged.extend(page.iter().map(|listed| listed.user.id));
                 after = Some(match sort {
-                    Sort::Name | Sort::NameDown => After::Name(last.name.to_string()),
-                    Sort::Seen | Sort::SeenDown => After::Seen(last.last_seen_at.unwrap_or_default().0, last.id),
+                    Sort::Name | Sort::NameDown => PeoplePosition::Name(last.name.to_string()),
+                    Sort::Seen | Sort::SeenDown => {
+                        PeoplePosition::Seen(last.last_seen_at.unwrap_or_default().0, last.id)
+                    }
                 });
             }
             assert_eq!(paged, whole, "{sort:?}: pages follow one another");
@@ -135,7 +137,7 @@ async fn people_are_found() {
             role: Some(Role::Operator),
             groups: &[Group { subject: "cn=lab".to_owned(), name: "lab".to_owned() }],
         };
-        let Arrival::Known(carol) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let ArrivalOutcome::Known(carol) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
         db.set_disabled(bob, true, BY).await.unwrap();
         running(db, ada).await;
         running(db, ada).await;
@@ -280,7 +282,7 @@ async fn what_the_directory_gives_and_what_is_given_here() {
             role: Some(Role::Admin),
             groups: &[],
         };
-        let Arrival::Known(carol) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let ArrivalOutcome::Known(carol) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
         let user = async || db.find_user(carol).await.unwrap().unwrap().user;
         assert!(user().await.has_directorys_role());
         assert_eq!((user().await.role, user().await.given_role), (Role::Admin, Role::User));
@@ -309,7 +311,7 @@ async fn accounts_come_once_and_go_unused() {
         let name = Username::parse("zoe").unwrap();
         let new =
             NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, password_hash: Some("$h") };
-        let once = Once { user: chief, key: "k", request_hash: "h" };
+        let once = IdempotentRequest { user: chief, key: "k", request_hash: "h" };
         let id = db.add_person(new.clone(), Some(once), BY).await.unwrap();
         assert_eq!(db.find_idempotent(chief, "k").await.unwrap().unwrap().created_id, id.to_string());
         assert!(matches!(db.add_person(new.clone(), Some(once), BY).await, Err(Error::Unique)));
@@ -326,7 +328,7 @@ async fn accounts_come_once_and_go_unused() {
         let group = db.add_group(&GroupName::parse("lab").unwrap(), None, BY).await.unwrap();
         db.set_member(group, id, true, BY).await.unwrap();
         db.set_manager(group, id, true, BY).await.unwrap();
-        set_limits(db, Level::User(id), &each([(Field::Gpus, Some(1))]), Marks::default()).await;
+        set_limits(db, Level::User(id), &each([(Field::Gpus, Some(1))]), GroupFlags::default()).await;
         let token = Token {
             id: TokenId::new(),
             user: id,
@@ -394,7 +396,7 @@ async fn groups_their_people_and_their_managers() {
                 Group { subject: "cn=lab,ou=b".to_owned(), name: "lab".to_owned() },
             ],
         };
-        let Arrival::Known(carol) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let ArrivalOutcome::Known(carol) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
         let labs = db.find_groups("lab").await.unwrap();
         assert_eq!(labs.len(), 2, "a directory may call two groups alike");
         let directorys = labs[0].group.id;
@@ -404,7 +406,7 @@ async fn groups_their_people_and_their_managers() {
         }
 
         assert!(matches!(db.add_group(&name("lab"), None, BY).await, Err(Error::Unique)), "it would be a third");
-        let once = Once { user: ada, key: "k", request_hash: "h" };
+        let once = IdempotentRequest { user: ada, key: "k", request_hash: "h" };
         let vision = db.add_group(&name("vision"), Some(once), BY).await.unwrap();
         assert_eq!(db.find_idempotent(ada, "k").await.unwrap().unwrap().created_id, vision.to_string());
         assert!(matches!(db.add_group(&name("speech"), Some(once), BY).await, Err(Error::Unique)));

@@ -5,7 +5,7 @@
 use lyceum::{
     db::{
         Db,
-        limits::{Author, LevelChange, Marks, Outcome},
+        limits::{Author, GroupFlags, LevelChange, Outcome},
         quotas::{Level, Version},
     },
     model::{
@@ -66,7 +66,7 @@ async fn of_those_who_saw_the_same_one_changes_it() {
         }
         // A mark is a part of what somebody saw, and where nobody says what they saw the last one wins.
         let before = version(db, Level::Group(group)).await;
-        set_limits(db, Level::Group(group), &[], Marks { chargeable: Some(true), restrictive: None }).await;
+        set_limits(db, Level::Group(group), &[], GroupFlags { chargeable: Some(true), restrictive: None }).await;
         let change = LevelChange::new(Level::Group(group), each([(Field::Gpus, Some(1))]).to_vec());
         let outcome = db.change_limits(&[seen(change.clone(), &before)], &chief()).await.unwrap();
         assert_eq!(outcome, Outcome::Stale(Level::Group(group)));
@@ -82,7 +82,7 @@ async fn several_people_change_together_or_not_at_all() {
         let (ada, bob) = (add_user(db, "ada").await, add_user(db, "bob").await);
         let four = |user| LevelChange::new(Level::User(user), each([(Field::Gpus, Some(4))]).to_vec());
         let before = version(db, Level::User(bob)).await;
-        set_limits(db, Level::User(bob), &each([(Field::Gpus, Some(9))]), Marks::default()).await;
+        set_limits(db, Level::User(bob), &each([(Field::Gpus, Some(9))]), GroupFlags::default()).await;
         let rows = db.list_audit(100).await.unwrap().len();
 
         let outcome = db.change_limits(&[four(ada), seen(four(bob), &before)], &chief()).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_manager_stays_within_what_the_group_has() {
         let db = &house.db;
         let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
         let level = Level::Group(group);
-        let chargeable = Marks { chargeable: Some(true), restrictive: None };
+        let chargeable = GroupFlags { chargeable: Some(true), restrictive: None };
         set_limits(db, level, &[Change::new(Kind::Total, Field::Gpus, Some(4))], chargeable).await;
         let manager = Author { is_manager: true, ..chief() };
         let try_ = async |change: Change, marks| {
@@ -120,12 +120,12 @@ async fn a_manager_stays_within_what_the_group_has() {
             db.change_limits(&[change], &manager).await.unwrap()
         };
         let each = |field, value| Change::new(Kind::Each, field, Some(value));
-        assert_eq!(try_(each(Field::Gpus, 4), Marks::default()).await, Outcome::Done);
+        assert_eq!(try_(each(Field::Gpus, 4), GroupFlags::default()).await, Outcome::Done);
         for (change, marks, field) in [
-            (each(Field::Gpus, 5), Marks::default(), "each.gpus"),
-            (each(Field::Cpus, 1), Marks::default(), "each.cpus"),
-            (Change::new(Kind::Total, Field::Gpus, Some(9)), Marks::default(), "total.gpus"),
-            (each(Field::Gpus, 1), Marks { chargeable: Some(true), restrictive: None }, "chargeable"),
+            (each(Field::Gpus, 5), GroupFlags::default(), "each.gpus"),
+            (each(Field::Cpus, 1), GroupFlags::default(), "each.cpus"),
+            (Change::new(Kind::Total, Field::Gpus, Some(9)), GroupFlags::default(), "total.gpus"),
+            (each(Field::Gpus, 1), GroupFlags { chargeable: Some(true), restrictive: None }, "chargeable"),
         ] {
             let Outcome::Refused(faults) = try_(change, marks).await else { panic!("{field} is not theirs") };
             assert_eq!(faults[0].field, field);
@@ -139,19 +139,21 @@ async fn a_manager_stays_within_what_the_group_has() {
                 .collect::<Vec<_>>()
         };
         assert_eq!(set().await, [(Kind::Raised, 4)]);
-        set_limits(db, level, &[each(Field::Gpus, 1)], Marks::default()).await;
+        set_limits(db, level, &[each(Field::Gpus, 1)], GroupFlags::default()).await;
         assert_eq!(set().await, [(Kind::Each, 1)]);
-        assert_eq!(try_(each(Field::Gpus, 3), Marks::default()).await, Outcome::Done);
+        assert_eq!(try_(each(Field::Gpus, 3), GroupFlags::default()).await, Outcome::Done);
         assert_eq!(set().await, [(Kind::Each, 1), (Kind::Raised, 3)]);
-        assert_eq!(try_(Change::new(Kind::Each, Field::Gpus, None), Marks::default()).await, Outcome::Done);
+        assert_eq!(try_(Change::new(Kind::Each, Field::Gpus, None), GroupFlags::default()).await, Outcome::Done);
         assert_eq!(set().await, [(Kind::Each, 1)], "a manager takes back what is a manager's");
         // The total that is looked at is the one that holds now.
-        set_limits(db, level, &[Change::new(Kind::Total, Field::Gpus, Some(2))], Marks::default()).await;
-        assert!(matches!(try_(each(Field::Gpus, 4), Marks::default()).await, Outcome::Refused(_)));
+        set_limits(db, level, &[Change::new(Kind::Total, Field::Gpus, Some(2))], GroupFlags::default()).await;
+        assert!(matches!(try_(each(Field::Gpus, 4), GroupFlags::default()).await, Outcome::Refused(_)));
         // And where nothing is charged to it, there is nothing to give.
-        let uncharged = Marks { chargeable: Some(false), restrictive: None };
+        let uncharged = GroupFlags { chargeable: Some(false), restrictive: None };
         set_limits(db, level, &[], uncharged).await;
-        let Outcome::Refused(faults) = try_(each(Field::Gpus, 1), Marks::default()).await else { panic!("refused") };
+        let Outcome::Refused(faults) = try_(each(Field::Gpus, 1), GroupFlags::default()).await else {
+            panic!("refused")
+        };
         assert_eq!(faults[0].field, "each.gpus");
     })
     .await;

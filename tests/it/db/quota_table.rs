@@ -6,10 +6,10 @@ use std::time::Instant;
 use lyceum::{
     db::{
         Db,
-        admit::{Deed, Verdict},
-        limits::Marks,
+        admit::{AdmissionMode, Verdict},
+        limits::GroupFlags,
+        quota_table::{Order, QuotaTableFilter, QuotaTableLine, TableFilter},
         quotas::Level,
-        standings::{Line, Only, Order, TableFilter},
     },
     model::{
         Clock, GroupName,
@@ -21,12 +21,12 @@ use super::{BY, START, add_user, asking, each, execute, inventory, judge, new_se
 
 static PERIOD: Period = Period::Rolling { days: 30 };
 
-async fn page(db: &Db, filter: &TableFilter) -> Vec<Line> {
+async fn page(db: &Db, filter: &TableFilter) -> Vec<QuotaTableLine> {
     let now = START.plus_seconds(600);
     db.quota_table(filter, PERIOD.window(now), now).await.unwrap()
 }
 
-fn names(lines: &[Line]) -> Vec<&str> {
+fn names(lines: &[QuotaTableLine]) -> Vec<&str> {
     lines.iter().map(|line| line.name.as_str()).collect()
 }
 
@@ -52,17 +52,17 @@ async fn a_line_says_what_somebody_uses_and_may() {
         }
         let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
         db.set_member(group, ids[1], true, BY).await.unwrap();
-        set_limits(db, Level::Default, &each([(Field::Gpus, Some(1))]), Marks::default()).await;
-        set_limits(db, Level::Group(group), &each([(Field::Gpus, Some(2))]), Marks::default()).await;
-        set_limits(db, Level::User(ids[2]), &each([(Field::Gpus, Some(3))]), Marks::default()).await;
+        set_limits(db, Level::Default, &each([(Field::Gpus, Some(1))]), GroupFlags::default()).await;
+        set_limits(db, Level::Group(group), &each([(Field::Gpus, Some(2))]), GroupFlags::default()).await;
+        set_limits(db, Level::User(ids[2]), &each([(Field::Gpus, Some(3))]), GroupFlags::default()).await;
         let (machine, clock) = (inventory(4), Clock::manual(START));
         for (user, gpus) in [(ids[1], 1), (ids[2], 3)] {
             let new = new_session(user, gpus);
-            db.admit(&asking(user), Deed::Insert(&new), &clock, judge(&machine, gpus)).await.unwrap();
+            db.admit(&asking(user), AdmissionMode::Insert(&new), &clock, judge(&machine, gpus)).await.unwrap();
         }
         clock.advance(60);
         let waits = new_session(ids[4], 4);
-        db.admit(&asking(ids[4]), Deed::Insert(&waits), &clock, |_| Verdict::Wait(Vec::new())).await.unwrap();
+        db.admit(&asking(ids[4]), AdmissionMode::Insert(&waits), &clock, |_| Verdict::Wait(Vec::new())).await.unwrap();
 
         let all = TableFilter { limit: 10, ..TableFilter::default() };
         let lines = page(db, &all).await;
@@ -109,8 +109,8 @@ async fn a_line_says_what_somebody_uses_and_may() {
         assert_eq!(by_hours[0], "carol");
         assert_eq!(pages(db, sorted(Order::Seen)).await.len(), 5);
         let only = |only| TableFilter { only, ..TableFilter::default() };
-        assert_eq!(pages(db, only(Only::Overridden)).await, ["carol"]);
-        assert_eq!(pages(db, only(Only::Active)).await, ["bob", "carol", "eve"]);
+        assert_eq!(pages(db, only(QuotaTableFilter::Overridden)).await, ["carol"]);
+        assert_eq!(pages(db, only(QuotaTableFilter::Active)).await, ["bob", "carol", "eve"]);
         let found = TableFilter { find: "O".to_owned(), sort: Order::Gpus, ..TableFilter::default() };
         assert_eq!(pages(db, found).await, ["carol", "bob", "dora"]);
         let nobody = TableFilter { find: "%".to_owned(), ..all };
@@ -133,14 +133,16 @@ async fn ten_thousand_people_are_a_table_like_any() {
             db,
             Level::Group(group),
             &each([(Field::Gpus, Some(2)), (Field::GpuHours, Some(9))]),
-            Marks::default(),
+            GroupFlags::default(),
         )
         .await;
-        set_limits(db, Level::Default, &each([(Field::Gpus, Some(1))]), Marks::default()).await;
+        set_limits(db, Level::Default, &each([(Field::Gpus, Some(1))]), GroupFlags::default()).await;
         let one = new_session(template, 0);
-        db.admit(&asking(template), Deed::Insert(&one), &Clock::manual(START), |_| Verdict::Admit { gpus: Vec::new() })
-            .await
-            .unwrap();
+        db.admit(&asking(template), AdmissionMode::Insert(&one), &Clock::manual(START), |_| Verdict::Admit {
+            gpus: Vec::new(),
+        })
+        .await
+        .unwrap();
         fill(db, one.id.to_string(), group.to_string()).await;
         assert_eq!(db.count_users().await.unwrap(), 10_000);
 
@@ -157,8 +159,11 @@ async fn ten_thousand_people_are_a_table_like_any() {
                 assert_eq!(lines.len(), 51);
                 filter.after = lines.last().map(|line| line.place(sort));
                 if step == 9 && sort == Order::Name {
-                    filter.after =
-                        Some(lyceum::db::standings::Place { order: sort, number: 0, text: "u5000".to_owned() });
+                    filter.after = Some(lyceum::db::quota_table::QuotaTablePosition {
+                        order: sort,
+                        number: 0,
+                        text: "u5000".to_owned(),
+                    });
                 }
             }
             took.sort();

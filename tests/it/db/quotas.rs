@@ -6,18 +6,19 @@ use std::collections::BTreeMap;
 use lyceum::{
     db::{
         Db,
-        admit::{Admitted, Deed, NewSession, Verdict},
+        admit::{AdmissionMode, AdmissionOutcome, NewSession, Verdict},
         directory::{Group, Person},
         facts::{Committed, Facts},
-        limits::Marks,
+        limits::GroupFlags,
+        limits_and_usage::Requester,
         quotas::{Level, QuotaGroup},
         sessions::Ending,
-        standing::Asking,
     },
     model::{
         Clock, EndReason, GroupId, GroupName, Role, SessionId, Timestamp, UserId, Username,
         quota::{
-            Change, Field, Kind, Limit, LimitRow, Period, Reason, Scope, Spent, Terms, Total, Usage, Whose, Window,
+            Change, Code, ConsumedTime, Field, Kind, Limit, LimitRow, Period, Reason, Scope, Source, Terms, Total,
+            TotalScope, Usage, Window,
         },
     },
 };
@@ -75,12 +76,12 @@ async fn groups_give_charge_and_restrict() {
         assert_eq!(db.find_quota_group(&vision.id.to_string()).await.unwrap(), Some(vision.clone()));
         assert!(!vision.chargeable && !vision.restrictive);
         assert_eq!(db.quota_groups().await.unwrap(), [], "nothing is set for any");
-        assert_eq!(db.purse_of(user).await.unwrap().groups, []);
+        assert_eq!(db.billing_groups_of(user).await.unwrap().groups, []);
 
         let model = Field::GpusOf("NVIDIA A100".to_owned());
         let both = [change(Kind::Each, model.clone(), 2), change(Kind::Total, Field::Gpus, 8)];
-        set_limits(db, Level::Group(vision.id), &both, Marks { chargeable: Some(true), restrictive: None }).await;
-        let marks = Marks { chargeable: Some(true), restrictive: Some(true) };
+        set_limits(db, Level::Group(vision.id), &both, GroupFlags { chargeable: Some(true), restrictive: None }).await;
+        let marks = GroupFlags { chargeable: Some(true), restrictive: Some(true) };
         set_limits(db, Level::Group(students.id), &[change(Kind::Each, Field::Gpus, 1)], marks).await;
         // The row of each group comes with how the group counts; a total is nobody's own.
         let rows = db.limits_of(user).await.unwrap();
@@ -90,18 +91,26 @@ async fn groups_give_charge_and_restrict() {
         assert_eq!(db.limits_of(other).await.unwrap().len(), 1);
         assert_eq!(db.limits_at(Level::Group(vision.id)).await.unwrap().len(), 2);
         // A mark that is not named stays.
-        set_limits(db, Level::Group(students.id), &[], Marks::default()).await;
+        set_limits(db, Level::Group(students.id), &[], GroupFlags::default()).await;
         let names: Vec<_> = db.quota_groups().await.unwrap().into_iter().map(|group| group.name).collect();
         assert_eq!(names, ["students", "vision"]);
         assert!(group(db, "students").await.restrictive);
 
-        let purse = db.purse_of(user).await.unwrap();
-        assert_eq!((purse.groups.len(), purse.default_group()), (2, None), "two, and none was chosen");
-        assert_eq!(db.purse_of(other).await.unwrap().default_group(), Some(students.id), "the only one");
+        let billing_groups = db.billing_groups_of(user).await.unwrap();
+        assert_eq!(
+            (billing_groups.groups.len(), billing_groups.default_group()),
+            (2, None),
+            "two, and none was chosen"
+        );
+        assert_eq!(db.billing_groups_of(other).await.unwrap().default_group(), Some(students.id), "the only one");
         db.choose_charged_group(user, vision.id).await.unwrap();
-        assert_eq!(db.purse_of(user).await.unwrap().chosen, Some(vision.id));
-        set_limits(db, Level::Group(vision.id), &[], Marks { chargeable: Some(false), restrictive: None }).await;
-        assert_eq!(db.purse_of(user).await.unwrap().default_group(), Some(students.id), "what was chosen is gone");
+        assert_eq!(db.billing_groups_of(user).await.unwrap().chosen, Some(vision.id));
+        set_limits(db, Level::Group(vision.id), &[], GroupFlags { chargeable: Some(false), restrictive: None }).await;
+        assert_eq!(
+            db.billing_groups_of(user).await.unwrap().default_group(),
+            Some(students.id),
+            "what was chosen is gone"
+        );
         assert_eq!(
             db.membership(other, students.id).await.unwrap().map(|group| group.name).as_deref(),
             Some("students")
@@ -118,7 +127,7 @@ async fn what_is_held_is_known_by_person_and_group() {
         let (ada, bob) = (member(db, "ada", &["vision"]).await, member(db, "bob", &["vision"]).await);
         let vision = group(db, "vision").await;
         let totals = [change(Kind::Total, Field::Gpus, 4), change(Kind::Total, Field::GpuHours, 10)];
-        let marks = Marks { chargeable: Some(true), restrictive: None };
+        let marks = GroupFlags { chargeable: Some(true), restrictive: None };
         set_limits(db, Level::Group(vision.id), &totals, marks).await;
         set(db, Level::Cluster, &[change(Kind::Total, Field::Sessions, 9)]).await;
 
@@ -127,8 +136,8 @@ async fn what_is_held_is_known_by_person_and_group() {
         let free = start(db, &new_session(ada, 1), START, judge(&machine, 1)).await;
         let waiting = new_session(ada, 3);
         let lacks_room = Reason {
-            code: "capacity.gpus".to_owned(),
-            scope: "machine".to_owned(),
+            code: Code::Capacity(Field::Gpus),
+            source: Source::Machine,
             used: 3,
             requested: 3,
             limit: 4,
@@ -144,17 +153,17 @@ async fn what_is_held_is_known_by_person_and_group() {
         assert_eq!(sums.usage.gpus_by_model, [("A".to_owned(), 1)].into());
         let [of_group, of_all] = sums.totals.as_slice() else { panic!("two: {:?}", sums.totals) };
         let whose =
-            |group: &QuotaGroup, is_charged| Whose::Group { id: group.id, name: group.name.clone(), is_charged };
+            |group: &QuotaGroup, is_charged| TotalScope::Group { id: group.id, name: group.name.clone(), is_charged };
         assert_eq!(of_group.whose, whose(&vision, true));
         assert_eq!(of_group.limits, [(Field::GpuHours, Limit::AtMost(10)), (Field::Gpus, Limit::AtMost(4))]);
         assert_eq!((of_group.usage.gpus, of_group.usage.sessions), (2, 1), "what is charged to it");
         assert_eq!(of_group.usage.gpu_seconds, 2 * 3600, "to its end");
-        assert_eq!((&of_all.whose, of_all.usage.gpus), (&Whose::Cluster, 3));
+        assert_eq!((&of_all.whose, of_all.usage.gpus), (&TotalScope::Cluster, 3));
         assert_eq!(of_all.limits, [(Field::Sessions, Limit::AtMost(9))]);
-        assert_eq!(facts.crowd.gpus_taken.len(), 3);
-        assert_eq!(facts.crowd.held.len(), 2);
-        assert!(facts.crowd.held.iter().all(|held| held.ends_by == START.plus_seconds(3600)));
-        let [other] = facts.crowd.waiting.as_slice() else { panic!("one waits") };
+        assert_eq!(facts.common.gpus_taken.len(), 3);
+        assert_eq!(facts.common.held.len(), 2);
+        assert!(facts.common.held.iter().all(|held| held.ends_by == START.plus_seconds(3600)));
+        let [other] = facts.common.waiting.as_slice() else { panic!("one waits") };
         assert!(other.lacks_room && other.owner == ada && other.since == START);
 
         // What has ended counts as long as it was there, and only in its period.
@@ -180,7 +189,7 @@ async fn what_is_held_is_known_by_person_and_group() {
             Verdict::Admit { gpus: Vec::new() }
         };
         let clock = Clock::manual(now);
-        db.admit(&charging(ada, vision.id), Deed::Reconsider(waiting.id), &clock, judged).await.unwrap();
+        db.admit(&charging(ada, vision.id), AdmissionMode::Reevaluate(waiting.id), &clock, judged).await.unwrap();
         let holdings = db.holdings().await.unwrap();
         assert_eq!((holdings.all.gpus, holdings.by_user[0].2.gpus, holdings.by_group.len()), (3, 3, 0));
     })
@@ -198,12 +207,12 @@ async fn what_waits_keeps_its_group() {
         let new = charged(ada, speech.id, 1);
         start(db, &new, START, |_| Verdict::Wait(Vec::new())).await;
         let seen = |facts: &Facts| {
-            let whose = Whose::Group { id: speech.id, name: "speech".to_owned(), is_charged: true };
+            let whose = TotalScope::Group { id: speech.id, name: "speech".to_owned(), is_charged: true };
             assert_eq!(facts.sums.totals[0].whose, whose);
             Verdict::Admit { gpus: inventory(1).gpus }
         };
         let clock = Clock::manual(START);
-        db.admit(&charging(ada, vision.id), Deed::Reconsider(new.id), &clock, seen).await.unwrap();
+        db.admit(&charging(ada, vision.id), AdmissionMode::Reevaluate(new.id), &clock, seen).await.unwrap();
         let holdings = db.holdings().await.unwrap();
         assert_eq!(holdings.by_group.keys().collect::<Vec<_>>(), [&speech.id]);
     })
@@ -211,7 +220,7 @@ async fn what_waits_keeps_its_group() {
 }
 
 /// The facts that a decision would be made from, and that those who only look see the same.
-async fn look(db: &Db, asking: &Asking<'_>, at: Timestamp) -> Facts {
+async fn look(db: &Db, asking: &Requester<'_>, at: Timestamp) -> Facts {
     let hours = [change(Kind::Each, Field::GpuHours, -1)];
     set(db, Level::Default, &hours).await;
     let (facts, sums) = (db.facts(asking, at).await.unwrap(), db.usage(asking, at).await.unwrap());
@@ -230,16 +239,16 @@ fn change(kind: Kind, field: Field, value: i64) -> Change {
 }
 
 async fn set(db: &Db, level: Level, changes: &[Change]) {
-    set_limits(db, level, changes, Marks::default()).await;
+    set_limits(db, level, changes, GroupFlags::default()).await;
 }
 
 pub async fn group(db: &Db, name: &str) -> QuotaGroup {
     db.find_quota_group(name).await.unwrap().unwrap()
 }
 
-fn charging(owner: UserId, group: GroupId) -> Asking<'static> {
+fn charging(owner: UserId, group: GroupId) -> Requester<'static> {
     static PERIOD: Period = Period::Rolling { days: 30 };
-    Asking { owner, group: Some(group), period: &PERIOD, holds_at_once: true }
+    Requester { owner, group: Some(group), period: &PERIOD, holds_at_once: true }
 }
 
 pub fn charged(owner: UserId, group: GroupId, gpus: i64) -> NewSession {
@@ -253,9 +262,9 @@ pub async fn start(
     judge: impl FnOnce(&Facts) -> Verdict + Send,
 ) -> SessionId {
     static PERIOD: Period = Period::Rolling { days: 30 };
-    let asking = Asking { owner: new.owner, group: new.charged_group, period: &PERIOD, holds_at_once: true };
-    let answer = db.admit(&asking, Deed::Insert(new), &Clock::manual(at), judge).await.unwrap();
-    assert!(matches!(answer, Admitted::Judged(_)));
+    let asking = Requester { owner: new.owner, group: new.charged_group, period: &PERIOD, holds_at_once: true };
+    let answer = db.admit(&asking, AdmissionMode::Insert(new), &Clock::manual(at), judge).await.unwrap();
+    assert!(matches!(answer, AdmissionOutcome::Judged(_)));
     new.id
 }
 
@@ -299,7 +308,7 @@ async fn what_is_admitted_may_still_use() {
             db.committed(window, START.plus_seconds(passed)).await.unwrap()
         };
         let rest = |seconds: i64, cpus: i64| {
-            let spent = Spent { gpu_milliseconds: 2000 * seconds, cpu_milliseconds: 1000 * cpus * seconds };
+            let spent = ConsumedTime { gpu_milliseconds: 2000 * seconds, cpu_milliseconds: 1000 * cpus * seconds };
             [Committed { owner: ada, group: Some(group), spent }]
         };
         let cpus = new_session(ada, 2).spec.resources.cpus;

@@ -7,16 +7,16 @@ use lyceum::{
     admission::Admission,
     db::{
         Db, Error,
-        admit::{Admitted, Deed, NewSession, Verdict},
-        idempotency::Earlier,
-        limits::Marks,
+        admit::{AdmissionMode, AdmissionOutcome, NewSession, Verdict},
+        idempotency::EarlierResult,
+        limits::GroupFlags,
         quotas::Level,
         sessions::Ending,
         tokens::Token,
         users::NewUser,
     },
     model::{
-        Capacity, Clock, EndReason, GroupName, Role, Session, SessionId, SessionState, Stock, TokenId, UserId,
+        Capacity, Clock, EndReason, GroupName, Inventory, Role, Session, SessionId, SessionState, TokenId, UserId,
         Username,
         quota::{Change, Field, Kind, Period, Usage},
         size::GIB,
@@ -43,7 +43,7 @@ async fn limits_hold_at_every_instant() {
         let db = &house.db;
         let limits = [(Field::Gpus, EACH), (Field::Sessions, 1000), (Field::Pending, 1000)];
         let limits = each(limits.map(|(field, value)| (field, Some(value))));
-        set_limits(db, Level::Default, &limits, Marks::default()).await;
+        set_limits(db, Level::Default, &limits, GroupFlags::default()).await;
         let mut users = Vec::new();
         for name in ["a", "b", "c", "d"] {
             users.push(add_user(db, name).await);
@@ -56,13 +56,13 @@ async fn limits_hold_at_every_instant() {
             asking.spawn(async move {
                 let new = new_session(owner, 1);
                 match admission.insert(&new).await.unwrap() {
-                    Admitted::Judged(Verdict::Admit { gpus }) => {
+                    AdmissionOutcome::Judged(Verdict::Admit { gpus }) => {
                         assert_eq!(gpus.len(), 1);
                         if number % 2 == 0 {
                             assert!(end(&admission.db, new.id).await);
                         }
                     }
-                    Admitted::Judged(Verdict::Wait(reasons)) => assert!(!reasons.is_empty()),
+                    AdmissionOutcome::Judged(Verdict::Wait(reasons)) => assert!(!reasons.is_empty()),
                     other => panic!("{other:?}"),
                 }
             });
@@ -101,12 +101,12 @@ async fn totals_of_groups_hold_at_every_instant() {
     on_both(async |house| {
         let db = &house.db;
         let limits = each([(Field::Gpus, Some(1)), (Field::Sessions, Some(1000)), (Field::Pending, Some(2))]);
-        set_limits(db, Level::Default, &limits, Marks::default()).await;
+        set_limits(db, Level::Default, &limits, GroupFlags::default()).await;
         let mut groups = Vec::new();
         for (name, most) in [("one", 1), ("two", 2), ("three", 3)] {
             let group = db.add_group(&GroupName::parse(name).unwrap(), None, BY).await.unwrap();
             let total = [Change::new(Kind::Total, Field::Gpus, Some(most))];
-            let marks = Marks { chargeable: Some(true), restrictive: None };
+            let marks = GroupFlags { chargeable: Some(true), restrictive: None };
             set_limits(db, Level::Group(group), &total, marks).await;
             groups.push((group, most));
         }
@@ -130,7 +130,7 @@ async fn totals_of_groups_hold_at_every_instant() {
                 };
                 let admission = admission.clone();
                 asking.spawn(async move {
-                    if let Admitted::Judged(Verdict::Admit { .. }) = admission.insert(&new).await.unwrap() {
+                    if let AdmissionOutcome::Judged(Verdict::Admit { .. }) = admission.insert(&new).await.unwrap() {
                         assert!(end(&admission.db, new.id).await);
                     }
                 });
@@ -145,7 +145,7 @@ async fn totals_of_groups_hold_at_every_instant() {
 
         assert_whole(db).await;
         let all = intervals(db).await;
-        assert!(100 < all.len(), "{} were let in", all.len());
+        assert!(all.len() > 100, "{} were let in", all.len());
         assert!(peak(&all, |_| true) <= MACHINE, "everybody's");
         for user in users {
             let user = user.to_string();
@@ -166,14 +166,14 @@ fn admission(db: &Db) -> Admission {
     Admission {
         db: db.clone(),
         clock: Clock::System,
-        stock: Stock::new(capacity, inventory(MACHINE)),
+        stock: Inventory::new(capacity, inventory(MACHINE)),
         period: Period::default(),
         extend_while_others_wait: true,
         holds_at_once: true,
         zone: jiff::tz::TimeZone::UTC,
-        barred: lyceum::admission::Barred::default(),
-        elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
-        kept: None,
+        blocked_gpus: lyceum::admission::BlockedGpus::default(),
+        external_usage: lyceum::admission::external_usage::ExternalUsage::default(),
+        slurm_limits: None,
     }
 }
 
@@ -295,7 +295,7 @@ async fn opposite_wishes_leave_one_story() {
             assert_eq!(db.find_session(live).await.unwrap().unwrap().state, SessionState::Ended);
             // It was asked to stop in any case, and the lines about it are numbered without a gap.
             assert_eq!(db.find_session(new).await.unwrap().unwrap().state, SessionState::Stopping);
-            assert!(9 < db.session_events(new, 0).await.unwrap().len());
+            assert!(db.session_events(new, 0).await.unwrap().len() > 9);
         }
         let gaps = "SELECT COUNT(*) FROM (SELECT session_id FROM session_events GROUP BY session_id
                     HAVING COUNT(*) <> MAX(number)) gaps";
@@ -314,16 +314,24 @@ async fn a_key_makes_one_thing() {
             let mut new = new_session(owner, 0);
             new.idempotency = Some(("key".to_owned(), "hash".to_owned()));
             let id = new.id.to_string();
-            let answer =
-                db.admit(&asking(owner), Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await.unwrap();
+            let answer = db
+                .admit(&asking(owner), AdmissionMode::Insert(&new), &Clock::System, judge(&inventory(0), 0))
+                .await
+                .unwrap();
             (id, answer)
         })
         .await;
-        let made: Vec<&String> =
-            answers.iter().filter(|(_, answer)| matches!(answer, Admitted::Judged(_))).map(|(id, _)| id).collect();
+        let made: Vec<&String> = answers
+            .iter()
+            .filter(|(_, answer)| matches!(answer, AdmissionOutcome::Judged(_)))
+            .map(|(id, _)| id)
+            .collect();
         assert_eq!(made.len(), 1);
         for (id, answer) in &answers {
-            let repeated = Admitted::Repeated(Earlier { request_hash: "hash".to_owned(), created_id: made[0].clone() });
+            let repeated = AdmissionOutcome::Repeated(EarlierResult {
+                request_hash: "hash".to_owned(),
+                created_id: made[0].clone(),
+            });
             assert!(id == made[0] || *answer == repeated, "{answer:?}");
         }
         assert_eq!(number(db, "SELECT COUNT(*) FROM sessions").await, 1);
@@ -355,8 +363,8 @@ fn token(user: UserId) -> Token {
     }
 }
 
-fn earlier() -> Earlier {
-    Earlier { request_hash: "hash".to_owned(), created_id: TokenId::new().to_string() }
+fn earlier() -> EarlierResult {
+    EarlierResult { request_hash: "hash".to_owned(), created_id: TokenId::new().to_string() }
 }
 
 fn one_was_first<T: std::fmt::Debug>(answers: &[Result<T, Error>]) {

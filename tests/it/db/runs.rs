@@ -3,13 +3,13 @@
 use lyceum::{
     db::{
         Db, Error,
-        idempotency::Once,
-        jobs::{Deleted, JobChange},
+        idempotency::IdempotentRequest,
+        jobs::{DeleteOutcome, JobChange},
         runs::Filter,
     },
     model::{
         EndReason, GroupName, Run, RunId, SessionId, SessionState, UserId, job,
-        run::{Reading, Skipped, Source, Unread, Visibility},
+        run::{ReadProgress, SkippedData, Source, UnreadAttempt, Visibility},
     },
 };
 
@@ -25,13 +25,13 @@ pub fn run(owner: UserId, name: &str) -> Run {
         source: Source::External,
         visibility: Visibility::Private,
         group: None,
-        reading: Reading::default(),
+        reading: ReadProgress::default(),
         created_at: START,
     }
 }
 
 async fn names(db: &Db, reader: Option<UserId>, owner: Option<&str>) -> Vec<String> {
-    let filter = Filter { reader, owner, before: None, limit: 10 };
+    let filter = Filter { reader, owner, find: "", before: None, limit: 10 };
     db.list_runs(&filter).await.unwrap().into_iter().map(|run| run.name).collect()
 }
 
@@ -46,7 +46,7 @@ async fn runs_are_seen_by_whom_they_are_shared_with() {
         assert_eq!(db.group_of_member(ada, "vision").await.unwrap(), Some(vision));
         assert_eq!(db.group_of_member(eve, "vision").await.unwrap(), None);
 
-        let once = Once { user: ada, key: "key", request_hash: "hash" };
+        let once = IdempotentRequest { user: ada, key: "key", request_hash: "hash" };
         let own = run(ada, "own");
         db.add_run(&own, Some(once), &NOTED).await.unwrap();
         assert!(matches!(db.add_run(&run(ada, "again"), Some(once), &NOTED).await, Err(Error::Unique)));
@@ -60,11 +60,11 @@ async fn runs_are_seen_by_whom_they_are_shared_with() {
         assert_eq!(names(db, Some(eve), None).await, ["shared"]);
         assert_eq!(names(db, None, Some("ada")).await, ["ours", "shared", "own"]);
         assert_eq!(names(db, None, Some("bob")).await, Vec::<String>::new());
-        let page = Filter { reader: Some(ada), owner: None, before: Some(ours.id), limit: 1 };
+        let page = Filter { reader: Some(ada), owner: None, find: "", before: Some(ours.id), limit: 1 };
         assert_eq!(db.list_runs(&page).await.unwrap()[0].id, shared.id);
         let part: lyceum::model::IdPart = ours.id.to_string()[28..].parse().unwrap();
         let seen_by = async |reader| {
-            let all = Filter { reader, owner: None, before: None, limit: 10 };
+            let all = Filter { reader, owner: None, find: "", before: None, limit: 10 };
             db.list_runs_like(&all, Some(&part)).await.unwrap().into_iter().map(|run| run.id).collect::<Vec<_>>()
         };
         assert_eq!(seen_by(Some(bob)).await, [ours.id]);
@@ -123,7 +123,7 @@ async fn one_persons_many_runs_do_not_keep_anothers_waiting() {
         };
         assert_eq!(names().await, ["ada 0", "ada 1", "ada 2", "bob", "live"]);
         // What cannot be read waits behind what was not tried yet.
-        let reading = Reading { error: Some("It is gone.".to_owned()), ..Reading::default() };
+        let reading = ReadProgress { error: Some("It is gone.".to_owned()), ..ReadProgress::default() };
         for one in &failing[..2] {
             db.note_reading(one.id, &reading, START.plus_seconds(10)).await.unwrap();
         }
@@ -156,8 +156,8 @@ async fn what_is_due_is_read() {
         assert_eq!((*id, *state), (session, SessionState::Running));
         assert!(found[2].1.is_over() && !found[1].1.is_over() && !found[0].1.is_over());
 
-        let skipped = Skipped { damaged: 3, unreadable: vec!["a: no".to_owned()], ..Skipped::default() };
-        let reading = Reading {
+        let skipped = SkippedData { damaged: 3, unreadable: vec!["a: no".to_owned()], ..SkippedData::default() };
+        let reading = ReadProgress {
             complete: true,
             points: 12,
             curves: 2,
@@ -195,7 +195,8 @@ async fn a_jobs_run_follows_its_attempts_and_is_seen_like_the_job() {
         let first = begun(db, &new).await;
         let silent = begun(db, &new_attempt(ada, "silent", None)).await;
         let unread = db.unread_attempts(SessionId::first()).await.unwrap();
-        let expected = Unread { job: first.job, owner: ada, session: new.id, directory: "runs/train".to_owned() };
+        let expected =
+            UnreadAttempt { job: first.job, owner: ada, session: new.id, directory: "runs/train".to_owned() };
         assert_eq!(unread, std::slice::from_ref(&expected), "one that names no directory is not read");
         assert_eq!(db.unread_attempts(new.id).await.unwrap(), [], "only those behind it");
         // One that is damaged says what it can, and hides nobody else's.
@@ -209,7 +210,7 @@ async fn a_jobs_run_follows_its_attempts_and_is_seen_like_the_job() {
         assert_eq!((run.source.job(), run.source.is_over()), (Some(first.job), false));
 
         // It is complete, and goes on with the next attempt.
-        let reading = Reading { complete: true, points: 3, ..Reading::default() };
+        let reading = ReadProgress { complete: true, points: 3, ..ReadProgress::default() };
         db.note_reading(run.id, &reading, START).await.unwrap();
         assert!(db.end_session(new.id, &super::exited(START)).await.unwrap());
         let mut second = new_attempt(ada, "train", Some(first));
@@ -234,11 +235,17 @@ async fn a_jobs_run_follows_its_attempts_and_is_seen_like_the_job() {
             let change = JobChange { visibility: Some(visibility), ..JobChange::default() };
             db.change_job(first.job, &change).await.unwrap();
             assert_eq!(sees(bob).await, is_seen, "{visibility}");
+            let listed = db
+                .list_runs(&Filter { reader: Some(bob), owner: None, find: "", before: None, limit: 9 })
+                .await
+                .unwrap();
+            let listed: Vec<_> = listed.into_iter().map(|run| (run.id, run.visibility.as_str())).collect();
+            assert_eq!(listed, if is_seen { vec![(run.id, visibility.as_str())] } else { vec![] }, "{visibility}");
         }
         // With the job its run goes.
         assert_eq!(db.remove_runs_without_job().await.unwrap(), []);
         assert!(db.end_session(second.id, &super::exited(START)).await.unwrap());
-        assert!(matches!(db.delete_job(first.job, BY).await.unwrap(), Deleted::Done(_)));
+        assert!(matches!(db.delete_job(first.job, BY).await.unwrap(), DeleteOutcome::Done(_)));
         db.read_attempt(&again, "/home/ada/runs/train", START).await.unwrap();
         assert_eq!(db.remove_runs_without_job().await.unwrap(), [run.id]);
         assert_eq!(db.find_run(run.id, None).await.unwrap(), None);

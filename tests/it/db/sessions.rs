@@ -4,15 +4,15 @@
 use lyceum::{
     db::{
         Db,
-        admit::{Admitted, Deed, Verdict},
-        extend::Extended,
-        idempotency::Earlier,
-        sessions::{Ending, Filter},
+        admit::{AdmissionMode, AdmissionOutcome, Verdict},
+        extend::ExtensionOutcome,
+        idempotency::EarlierResult,
+        sessions::{Ending, Filter, LiveCount},
     },
     model::{
         Clock, EndReason, SessionId, SessionState, UserId,
-        quota::{Reason, Usage},
-        session::Placement,
+        quota::{Code, Field, Holder, Reason, Source, Usage},
+        session::{CountedTime, Placement},
     },
 };
 
@@ -29,8 +29,8 @@ const STOPS: &str = "SELECT COUNT(*) FROM audit WHERE action = 'session.stop' AN
 
 pub fn reason(hint: &str) -> Reason {
     Reason {
-        code: "quota.gpus.user".to_owned(),
-        scope: "default".to_owned(),
+        code: Code::limit(&Field::Gpus, Holder::User),
+        source: Source::Default,
         used: 1,
         requested: 2,
         limit: 2,
@@ -39,9 +39,9 @@ pub fn reason(hint: &str) -> Reason {
     }
 }
 
-async fn judged(db: &Db, owner: UserId, deed: Deed<'_>, verdict: Verdict) {
-    let answer = db.admit(&asking(owner), deed, &Clock::manual(START), |_| verdict.clone()).await.unwrap();
-    assert_eq!(answer, Admitted::Judged(verdict));
+async fn judged(db: &Db, owner: UserId, mode: AdmissionMode<'_>, verdict: Verdict) {
+    let answer = db.admit(&asking(owner), mode, &Clock::manual(START), |_| verdict.clone()).await.unwrap();
+    assert_eq!(answer, AdmissionOutcome::Judged(verdict));
 }
 
 async fn messages(db: &Db, id: SessionId) -> Vec<(SessionState, String)> {
@@ -58,13 +58,13 @@ async fn admission_writes_all_or_nothing() {
 
         // Refused: nothing is written, the key neither.
         let new = new_session(owner, 2);
-        judged(db, owner, Deed::Insert(&new), Verdict::Refuse(vec![reason("Never.")])).await;
+        judged(db, owner, AdmissionMode::Insert(&new), Verdict::Refuse(vec![reason("Never.")])).await;
         assert_eq!(db.find_session(new.id).await.unwrap(), None);
         assert_eq!(db.find_idempotent(owner, &new.id.to_string()).await.unwrap(), None);
 
         // Admitted.
-        let answer = db.admit(&asking(owner), Deed::Insert(&new), &clock, judge(&machine, 2)).await.unwrap();
-        assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: machine.gpus.clone() }));
+        let answer = db.admit(&asking(owner), AdmissionMode::Insert(&new), &clock, judge(&machine, 2)).await.unwrap();
+        assert_eq!(answer, AdmissionOutcome::Judged(Verdict::Admit { gpus: machine.gpus.clone() }));
         let session = db.find_session(new.id).await.unwrap().unwrap();
         assert_eq!((session.id, session.owner, session.owner_name.as_str()), (new.id, owner, "a"));
         assert_eq!(
@@ -79,34 +79,37 @@ async fn admission_writes_all_or_nothing() {
         // The same key again: what it made, and no second judgement.
         let key = (new.id.to_string(), "another hash".to_owned());
         let again = lyceum::db::admit::NewSession { idempotency: Some(key), ..new_session(owner, 0) };
-        let answer = db.admit(&asking(owner), Deed::Insert(&again), &clock, |_| panic!("judged")).await.unwrap();
-        let earlier = Earlier { request_hash: "hash".to_owned(), created_id: new.id.to_string() };
-        assert_eq!(answer, Admitted::Repeated(earlier));
+        let answer =
+            db.admit(&asking(owner), AdmissionMode::Insert(&again), &clock, |_| panic!("judged")).await.unwrap();
+        let earlier = EarlierResult { request_hash: "hash".to_owned(), created_id: new.id.to_string() };
+        assert_eq!(answer, AdmissionOutcome::Repeated(earlier));
 
         // Full: the next waits with its reason, which changes and goes.
         let next = new_session(owner, 1);
-        judged(db, owner, Deed::Insert(&next), Verdict::Wait(vec![reason("Stop one.")])).await;
+        judged(db, owner, AdmissionMode::Insert(&next), Verdict::Wait(vec![reason("Stop one.")])).await;
         let sums = db.usage(&asking(owner), START).await.unwrap();
         assert_eq!((sums.usage.gpus, sums.usage.sessions, sums.usage.pending), (2, 1, 1));
         let facts = db.facts(&asking(owner), START).await.unwrap();
         assert_eq!((&facts.sums.usage.gpus, &facts.sums.in_use.cpus), (&sums.usage.gpus, &sums.in_use.cpus));
-        assert_eq!(facts.crowd.gpus_taken.len(), 2);
+        assert_eq!(facts.common.gpus_taken.len(), 2);
         assert_eq!(facts.own, [("A name".to_owned(), 2)]);
         let nobodys = db.usage(&asking(UserId::new()), START).await.unwrap();
         assert_eq!((nobodys.usage, nobodys.in_use), (Usage::default(), sums.in_use));
-        judged(db, owner, Deed::Reconsider(next.id), Verdict::Wait(vec![reason("Stop two.")])).await;
+        judged(db, owner, AdmissionMode::Reevaluate(next.id), Verdict::Wait(vec![reason("Stop two.")])).await;
         let waiting = db.find_session(next.id).await.unwrap().unwrap();
         assert_eq!((waiting.reasons, waiting.admitted_at), (vec![reason("Stop two.")], None));
         assert!(!db.begin_start(next.id, START).await.unwrap(), "it was not admitted");
         assert!(db.end_session(new.id, &END).await.unwrap());
-        let answer = db.admit(&asking(owner), Deed::Reconsider(next.id), &clock, judge(&machine, 1)).await.unwrap();
-        assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: machine.gpus[..1].to_vec() }));
+        let answer =
+            db.admit(&asking(owner), AdmissionMode::Reevaluate(next.id), &clock, judge(&machine, 1)).await.unwrap();
+        assert_eq!(answer, AdmissionOutcome::Judged(Verdict::Admit { gpus: machine.gpus[..1].to_vec() }));
         let next = db.find_session(next.id).await.unwrap().unwrap();
         assert_eq!((next.reasons, next.gpus, next.admitted_at), (vec![], machine.gpus[..1].to_vec(), Some(START)));
 
         // Whoever is no longer waiting is not judged again.
-        let answer = db.admit(&asking(owner), Deed::Reconsider(next.id), &clock, |_| panic!("judged")).await.unwrap();
-        assert_eq!(answer, Admitted::Judged(Verdict::Wait(vec![])));
+        let answer =
+            db.admit(&asking(owner), AdmissionMode::Reevaluate(next.id), &clock, |_| panic!("judged")).await.unwrap();
+        assert_eq!(answer, AdmissionOutcome::Judged(Verdict::Wait(vec![])));
         assert_eq!(messages(db, new.id).await.len(), 2);
         assert_whole(db).await;
     })
@@ -120,10 +123,10 @@ async fn what_waits_ends_without_having_run() {
         let owner = add_user(db, "a").await;
         let (one, two) = (new_session(owner, 1), new_session(owner, 1));
         for new in [&one, &two] {
-            judged(db, owner, Deed::Insert(new), Verdict::Wait(vec![reason("Stop one.")])).await;
+            judged(db, owner, AdmissionMode::Insert(new), Verdict::Wait(vec![reason("Stop one.")])).await;
         }
         assert!(!db.begin_stop(one.id, EndReason::StoppedByOwner, START, "", None).await.unwrap(), "nothing runs");
-        judged(db, owner, Deed::Reconsider(one.id), Verdict::Refuse(vec![reason("It no longer fits.")])).await;
+        judged(db, owner, AdmissionMode::Reevaluate(one.id), Verdict::Refuse(vec![reason("It no longer fits.")])).await;
         let refused = db.find_session(one.id).await.unwrap().unwrap();
         assert_eq!((refused.state, refused.end_reason), (SessionState::Ended, Some(EndReason::Refused)));
         assert_eq!((refused.ended_at, refused.detail.as_deref()), (Some(START), Some("It no longer fits.")));
@@ -150,11 +153,12 @@ async fn what_was_refused_is_kept_the_latest_of_each_person() {
         let db = &house.db;
         let (owner, other) = (add_user(db, "a").await, add_user(db, "b").await);
         let waits = new_session(owner, 1);
-        judged(db, owner, Deed::Insert(&waits), Verdict::Wait(vec![reason("Stop one.")])).await;
-        judged(db, owner, Deed::Reconsider(waits.id), Verdict::Refuse(vec![reason("It no longer fits.")])).await;
+        judged(db, owner, AdmissionMode::Insert(&waits), Verdict::Wait(vec![reason("Stop one.")])).await;
+        judged(db, owner, AdmissionMode::Reevaluate(waits.id), Verdict::Refuse(vec![reason("It no longer fits.")]))
+            .await;
         let at_once = new_session(owner, 9);
         let why = vec![reason("Ask for fewer."), reason("Ask for less.")];
-        judged(db, owner, Deed::Insert(&at_once), Verdict::Refuse(why.clone())).await;
+        judged(db, owner, AdmissionMode::Insert(&at_once), Verdict::Refuse(why.clone())).await;
         assert_eq!(db.find_session(at_once.id).await.unwrap(), None, "there is no session of it");
 
         let refused = db.refusals(owner, 10).await.unwrap();
@@ -167,9 +171,9 @@ async fn what_was_refused_is_kept_the_latest_of_each_person() {
         assert_eq!(waited.duration_seconds, waits.spec.duration_seconds);
 
         for _ in 0..25 {
-            judged(db, owner, Deed::Insert(&new_session(owner, 9)), Verdict::Refuse(why.clone())).await;
+            judged(db, owner, AdmissionMode::Insert(&new_session(owner, 9)), Verdict::Refuse(why.clone())).await;
         }
-        judged(db, other, Deed::Insert(&new_session(other, 9)), Verdict::Refuse(why.clone())).await;
+        judged(db, other, AdmissionMode::Insert(&new_session(other, 9)), Verdict::Refuse(why.clone())).await;
         assert_eq!(db.refusals(owner, 100).await.unwrap().len(), 20);
         assert_eq!((db.refusals(owner, 5).await.unwrap().len(), db.refusals(other, 5).await.unwrap().len()), (5, 1));
         assert_whole(db).await;
@@ -181,6 +185,30 @@ async fn what_was_refused_is_kept_the_latest_of_each_person() {
     .await;
 }
 
+/// Prometheus is told numbers of sessions, by app and state, and not their rows.
+#[tokio::test]
+async fn live_sessions_are_counted() {
+    on_both(async |house| {
+        let db = &house.db;
+        assert_eq!(db.count_live().await.unwrap(), []);
+        let owner = add_user(db, "a").await;
+        let id = admitted(db, owner).await;
+        admitted(db, owner).await;
+        let ended = admitted(db, owner).await;
+        assert!(db.begin_start(id, START.plus_seconds(1)).await.unwrap());
+        assert!(db.end_session(ended, &END).await.unwrap());
+        let count = |state: &str| LiveCount {
+            app: "terminal".to_owned(),
+            is_job: false,
+            state: state.to_owned(),
+            count: 1,
+            oldest: START,
+        };
+        assert_eq!(db.count_live().await.unwrap(), [count("queued"), count("starting")]);
+    })
+    .await;
+}
+
 /// What a batch system says of its start goes before the first answer.
 #[tokio::test]
 async fn time_counts_from_the_start_that_the_scheduler_tells_of() {
@@ -188,18 +216,45 @@ async fn time_counts_from_the_start_that_the_scheduler_tells_of() {
         let db = &house.db;
         let at = |seconds| START.plus_seconds(seconds);
         let id = admitted(db, add_user(db, "a").await).await;
+        let counted = |limit| CountedTime { since: at(1), limit_seconds: limit };
+        let set = async |before, end, limit| db.set_end_of_time(id, before, at(end), &counted(limit)).await.unwrap();
+        assert!(!set(None, 90, Some(60)).await, "it has not started");
         assert!(db.begin_start(id, at(1)).await.unwrap());
-        db.set_end_of_time(id, at(90)).await.unwrap();
+        assert_eq!(db.counted_time(id).await.unwrap(), None);
+        assert!(set(None, 90, Some(60)).await);
         assert!(db.mark_running(id, at(2), at(100)).await.unwrap());
-        db.set_end_of_time(id, at(80)).await.unwrap();
-        assert_eq!(db.find_session(id).await.unwrap().unwrap().expires_at, Some(at(90)), "of a starting one alone");
+        let expires = async || db.find_session(id).await.unwrap().unwrap().expires_at;
+        assert_eq!(expires().await, Some(at(90)), "the end that is known stays");
+        assert!(!set(None, 70, None).await, "an extension moved it meanwhile");
+        assert!(set(Some(at(90)), 80, None).await);
+        assert_eq!((expires().await, db.counted_time(id).await.unwrap()), (Some(at(80)), Some(counted(None))));
+        db.set_suspended(id, Some(at(50))).await.unwrap();
+        assert_eq!(db.find_session(id).await.unwrap().unwrap().suspended_since, Some(at(50)));
+        db.move_times(3000, ("clock", "x"), || {}).await.unwrap();
+        let moved = db.find_session(id).await.unwrap().unwrap();
+        assert_eq!((moved.suspended_since, moved.expires_at), (Some(at(53)), Some(at(83))));
+        assert_eq!(db.counted_time(id).await.unwrap().unwrap().since, at(4));
+        assert!(db.end_session(id, &END).await.unwrap());
+        assert_eq!(db.find_session(id).await.unwrap().unwrap().suspended_since, None);
     })
     .await;
 }
 
+/// As it stands while `from_start_to_end` has it running.
+async fn assert_runs(db: &Db, id: SessionId, placement: &Placement) {
+    let at = |seconds| START.plus_seconds(seconds);
+    let session = db.find_session(id).await.unwrap().unwrap();
+    let words = (session.state, session.name.as_str(), session.extensions);
+    assert_eq!(words, (SessionState::Running, "Another 'name'", 1));
+    let moments = (session.started_at, session.ready_at, session.expires_at);
+    assert_eq!(moments, (Some(at(1)), Some(at(2)), Some(at(200))));
+    assert_eq!((session.last_activity_at, session.keep_until), (Some(at(20)), Some(at(50))));
+    assert_eq!((session.placement.as_ref(), session.detail.as_deref()), (Some(placement), None));
+}
+
 #[tokio::test]
 async fn from_start_to_end() {
-    on_both(async |house| {
+    let test = on_both(async |house| {
         let db = &house.db;
         let owner = add_user(db, "a").await;
         let at = |seconds| START.plus_seconds(seconds);
@@ -224,7 +279,7 @@ async fn from_start_to_end() {
         assert!(db.mark_running(id, at(2), at(100)).await.unwrap());
         assert!(!db.mark_running(id, at(3), at(100)).await.unwrap());
 
-        assert_eq!(extended(db, id, 100, at(3)).await, Extended::By(100));
+        assert_eq!(extended(db, id, 100, at(3)).await, ExtensionOutcome::By(100));
         assert!(db.keep_session(id, at(50)).await.unwrap());
         db.set_activity(id, at(20)).await.unwrap();
         db.set_activity(id, at(10)).await.unwrap();
@@ -234,26 +289,14 @@ async fn from_start_to_end() {
         db.rename_session(id, "Another 'name'").await.unwrap();
         db.add_session_event(id, at(22), SessionState::Running, "Noted").await.unwrap();
 
-        {
-            let session = db.find_session(id).await.unwrap().unwrap();
-            assert_eq!(
-                (session.state, session.name.as_str(), session.extensions),
-                (SessionState::Running, "Another 'name'", 1)
-            );
-            assert_eq!(
-                (session.started_at, session.ready_at, session.expires_at),
-                (Some(at(1)), Some(at(2)), Some(at(200)))
-            );
-            assert_eq!((session.last_activity_at, session.keep_until), (Some(at(20)), Some(at(50))));
-            assert_eq!((session.placement.as_ref(), session.detail.as_deref()), (Some(&placement), None));
-        }
+        assert_runs(db, id, &placement).await;
 
         assert!(db.begin_stop(id, EndReason::Idle, at(30), "Nobody used it", Some("a")).await.unwrap());
         assert!(
             !db.begin_stop(id, EndReason::TimeLimit, at(31), "Time is over", Some("a")).await.unwrap(),
             "the first reason stays"
         );
-        assert_eq!(extended(db, id, 100, at(31)).await, Extended::NotRunning);
+        assert_eq!(extended(db, id, 100, at(31)).await, ExtensionOutcome::NotRunning);
         {
             let session = db.find_session(id).await.unwrap().unwrap();
             assert_eq!((session.stop_reason, session.stopping_at), (Some(EndReason::Idle), Some(at(30))));
@@ -288,8 +331,8 @@ async fn from_start_to_end() {
         assert_eq!(number(db, "SELECT ended_at - started_at FROM intervals").await, 40_000);
         assert_eq!(number(db, STOPS).await, 1, "who asked first is in the audit");
         assert_whole(db).await;
-    })
-    .await;
+    });
+    Box::pin(test).await;
 }
 
 #[tokio::test]
@@ -348,7 +391,7 @@ async fn a_clock_that_is_set_moves_what_lives_and_nothing_else() {
         let db = &house.db;
         let owner = add_user(db, "a").await;
         let (lives, over, waits) = (running(db, owner).await, running(db, owner).await, new_session(owner, 1));
-        judged(db, owner, Deed::Insert(&waits), Verdict::Wait(vec![reason("Wait")])).await;
+        judged(db, owner, AdmissionMode::Insert(&waits), Verdict::Wait(vec![reason("Wait")])).await;
         db.keep_session(lives, START.plus_seconds(7200)).await.unwrap();
         assert!(db.mark_opened(lives, START).await.unwrap());
         db.end_session(over, &END).await.unwrap();
@@ -394,6 +437,32 @@ async fn what_ended_long_ago_is_forgotten_whole() {
         }
         assert_eq!(db.forget_sessions(START.plus_seconds(9), 10).await.unwrap(), 1);
         assert_eq!(db.forget_sessions(START.plus_seconds(9), 10).await.unwrap(), 0, "what lives is never too old");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_file_gets_smaller_when_much_was_forgotten() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let old = running(db, owner).await;
+        let long = "x".repeat(200_000);
+        for _ in 0..100 {
+            db.add_session_event(old, START, SessionState::Running, &long).await.unwrap();
+        }
+        assert!(db.end_session(old, &END).await.unwrap());
+        db.shrink().await.unwrap();
+        let pages = async || match db {
+            Db::Sqlite { .. } => number(db, "SELECT page_count FROM pragma_page_count").await,
+            Db::Postgres { .. } => 0,
+        };
+        let full = pages().await;
+        assert_eq!(db.forget_sessions(START.plus_seconds(1), 10).await.unwrap(), 1);
+        assert_eq!(pages().await, full, "forgetting alone leaves the file as it is");
+        db.shrink().await.unwrap();
+        let after = pages().await;
+        assert!(after <= full / 2, "{full} pages became {after}");
     })
     .await;
 }

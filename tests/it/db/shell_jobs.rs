@@ -3,21 +3,21 @@
 //! administrators' table.
 
 use lyceum::{
-    admission::{Admission, Barred, elsewhere::Elsewhere},
+    admission::{Admission, BlockedGpus, external_usage::ExternalUsage},
     db::{
         Db,
-        admit::{Admitted, NewSession, Verdict},
+        admit::{AdmissionOutcome, NewSession, Verdict},
         facts::Committed,
-        limits::Marks,
+        limits::GroupFlags,
+        quota_table::{Order, QuotaTableFilter, TableFilter},
         quotas::Level,
-        standings::{Only, Order, TableFilter},
-        usage::{Asked, By, Sort, Whose},
+        usage::{Sort, UsageFilter, UsageGrouping, UsageOwner},
     },
     model::{
-        Capacity, Clock, SessionId, Stock, Timestamp, UserId,
+        Capacity, Clock, Inventory, SessionId, Timestamp, UserId,
         queue::ShellJob,
-        quota::{Change, Field, Kind, Period, Spent},
-        session::{Allocation, Starts, Untold},
+        quota::{Change, ConsumedTime, Field, Kind, Period},
+        session::{Accounting, Allocation, WorkloadStarts},
         size::GIB,
     },
 };
@@ -69,9 +69,16 @@ async fn spent(db: &Db, owner: UserId, now: i64) -> (i64, i64) {
     (usage.gpu_seconds, usage.cpu_seconds)
 }
 
-async fn used(db: &Db, by: By, now: i64) -> Vec<(String, i64, i64, i64)> {
-    let asked =
-        Asked { by, whose: Whose::Everybody, from: START, to: at(now), now: at(now), sort: Sort::Name, page: None };
+async fn used(db: &Db, by: UsageGrouping, now: i64) -> Vec<(String, i64, i64, i64)> {
+    let asked = UsageFilter {
+        by,
+        whose: UsageOwner::Everybody,
+        from: START,
+        to: at(now),
+        now: at(now),
+        sort: Sort::Name,
+        page: None,
+    };
     let rows = db.used(&asked).await.unwrap().rows.into_iter();
     rows.map(|row| (row.name.to_string(), row.gpu_milliseconds / 1000, row.cpu_milliseconds / 1000, row.sessions))
         .collect()
@@ -87,7 +94,7 @@ async fn each_start_is_written_once() {
             assert!(db.set_shell_job(ada, &runs).await.unwrap());
         }
         assert_eq!(db.open_shell_jobs().await.unwrap(), [(7, runs.held)]);
-        assert_eq!(used(&db, By::User, 60).await, [("ada".to_owned(), 120, 240, 1)]);
+        assert_eq!(used(&db, UsageGrouping::User, 60).await, [("ada".to_owned(), 120, 240, 1)]);
         // It was suspended for ten seconds, and may run for longer now.
         let held = Allocation { from: at(10), ..runs.held };
         let moved = ShellJob { held, ends_by: Some(at(2 * HOUR)), ..runs.clone() };
@@ -97,21 +104,25 @@ async fn each_start_is_written_once() {
         // Nobody knew its end, which the accounts tell later.
         db.close_shell_job(7, at(0).0, at(50)).await.unwrap();
         db.close_shell_job(7, at(0).0, at(99)).await.unwrap();
-        assert_eq!(used(&db, By::User, 60).await, [("ada".to_owned(), 80, 160, 1)]);
+        assert_eq!(used(&db, UsageGrouping::User, 60).await, [("ada".to_owned(), 80, 160, 1)]);
         let ended = ShellJob { held: Allocation { to: Some(at(55)), ..held }, ..job(7, 0, None) };
         for db in [&db, &other, &db] {
             assert!(db.set_shell_job(ada, &ended).await.unwrap());
-            assert_eq!(used(db, By::User, 60).await, [("ada".to_owned(), 90, 180, 1)], "to whoever had read it before");
+            assert_eq!(
+                used(db, UsageGrouping::User, 60).await,
+                [("ada".to_owned(), 90, 180, 1)],
+                "to whoever had read it before"
+            );
         }
         assert_eq!((rows(&db).await, db.open_shell_jobs().await.unwrap()), (1, Vec::new()));
         // Its next start is another row, of the same job.
         assert!(db.set_shell_job(ada, &job(7, 60, Some(70))).await.unwrap());
-        assert_eq!(used(&other, By::User, 99).await, [("ada".to_owned(), 110, 220, 1)]);
-        let both = Spent { gpu_milliseconds: 20_000, cpu_milliseconds: 40_000 };
+        assert_eq!(used(&other, UsageGrouping::User, 99).await, [("ada".to_owned(), 110, 220, 1)]);
+        let both = ConsumedTime { gpu_milliseconds: 20_000, cpu_milliseconds: 40_000 };
         for (whose, used) in [
-            (Whose::Person(ada), (1, both)),
-            (Whose::Everybody, (1, both)),
-            (Whose::ManagedBy(ada), (0, Spent::default())),
+            (UsageOwner::Person(ada), (1, both)),
+            (UsageOwner::Everybody, (1, both)),
+            (UsageOwner::ManagedBy(ada), (0, ConsumedTime::default())),
         ] {
             let found = db.used_from_shell(whose, at(50), at(65), at(99)).await.unwrap();
             assert_eq!((found.jobs, found.spent), used, "two starts of one job: {whose:?}");
@@ -122,7 +133,7 @@ async fn each_start_is_written_once() {
         assert_eq!(db.forget_shell_jobs(at(55), 9).await.unwrap(), 0);
         assert_eq!(db.forget_shell_jobs(at(HOUR), 1).await.unwrap(), 1);
         assert_eq!(db.forget_shell_jobs(at(HOUR), 9).await.unwrap(), 1);
-        assert_eq!(used(&other, By::User, 99).await, [("ada".to_owned(), 78, 156, 1)]);
+        assert_eq!(used(&other, UsageGrouping::User, 99).await, [("ada".to_owned(), 78, 156, 1)]);
         assert_consistent(&db).await;
     })
     .await;
@@ -137,8 +148,9 @@ async fn the_portals_own_are_not_counted_twice() {
         let own = ShellJob { session: Some(id), ..job(7, 1, None) };
         // Nobody has learnt its number yet: its mark says whose it is.
         assert!(!db.set_shell_job(ada, &own).await.unwrap());
-        let starts = Starts { latest: 1, allocations: Vec::new(), untold: Untold::Perhaps, job: Some(7) };
-        db.set_starts(id, &Starts { allocations: vec![Allocation { start: 1, ..own.held }], ..starts }, at(9))
+        let starts =
+            WorkloadStarts { latest: 1, allocations: Vec::new(), accounting: Accounting::Unknown, job: Some(7) };
+        db.set_starts(id, &WorkloadStarts { allocations: vec![Allocation { start: 1, ..own.held }], ..starts }, at(9))
             .await
             .unwrap();
         assert!(!db.set_shell_job(ada, &ShellJob { session: None, ..own.clone() }).await.unwrap());
@@ -156,9 +168,9 @@ async fn the_portals_own_are_not_counted_twice() {
 async fn ask(admission: &Admission, new: &mut NewSession) -> String {
     new.id = SessionId::new();
     match admission.insert(new).await.unwrap() {
-        Admitted::Judged(Verdict::Admit { .. }) => "admitted".to_owned(),
-        Admitted::Judged(Verdict::Wait(reasons) | Verdict::Refuse(reasons)) => {
-            reasons.into_iter().map(|reason| reason.code).collect::<Vec<_>>().join(" ")
+        AdmissionOutcome::Judged(Verdict::Admit { .. }) => "admitted".to_owned(),
+        AdmissionOutcome::Judged(Verdict::Wait(reasons) | Verdict::Refuse(reasons)) => {
+            reasons.into_iter().map(|reason| reason.code.to_string()).collect::<Vec<_>>().join(" ")
         }
         other => panic!("{other:?}"),
     }
@@ -183,14 +195,14 @@ async fn what_runs_is_in_every_budget_up_to_its_end() {
         // It is told to those who manage the group.
         let boss = add_user(db, "boss").await;
         db.set_manager(vision, boss, true, BY).await.unwrap();
-        let managed = db.used_from_shell(Whose::ManagedBy(boss), START, at(now), at(now)).await.unwrap();
-        let of_two = Spent { gpu_milliseconds: 4 * HOUR * 1000, cpu_milliseconds: 8 * HOUR * 1000 };
+        let managed = db.used_from_shell(UsageOwner::ManagedBy(boss), START, at(now), at(now)).await.unwrap();
+        let of_two = ConsumedTime { gpu_milliseconds: 4 * HOUR * 1000, cpu_milliseconds: 8 * HOUR * 1000 };
         assert_eq!((managed.jobs, managed.spent), (2, of_two));
         let committed = db.committed(PERIOD.window(at(now)), at(now)).await.unwrap();
-        let rest = Spent { gpu_milliseconds: 2 * HOUR * 1000, cpu_milliseconds: 4 * HOUR * 1000 };
+        let rest = ConsumedTime { gpu_milliseconds: 2 * HOUR * 1000, cpu_milliseconds: 4 * HOUR * 1000 };
         assert_eq!(committed, [Committed { owner: ada, group: Some(vision), spent: rest }]);
         assert_eq!(
-            used(db, By::Group, now).await,
+            used(db, UsageGrouping::Group, now).await,
             [(String::new(), 2 * HOUR, 4 * HOUR, 1), ("vision".to_owned(), 4 * HOUR, 8 * HOUR, 2),]
         );
 
@@ -198,28 +210,28 @@ async fn what_runs_is_in_every_budget_up_to_its_end() {
         let admission = Admission {
             db: db.clone(),
             clock: Clock::manual(at(now)),
-            stock: Stock::new(Capacity { gpus: 8, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(8)),
+            stock: Inventory::new(Capacity { gpus: 8, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(8)),
             period: PERIOD.clone(),
             extend_while_others_wait: true,
             holds_at_once: false,
             zone: jiff::tz::TimeZone::UTC,
-            barred: Barred::default(),
-            elsewhere: Elsewhere::default(),
-            kept: None,
+            blocked_gpus: BlockedGpus::default(),
+            external_usage: ExternalUsage::default(),
+            slurm_limits: None,
         };
         let mut asks = super::quotas::charged(ada, vision, 1);
         asks.spec.duration_seconds = HOUR;
         let total = |hours| [Change::new(Kind::Total, Field::GpuHours, Some(hours))];
         let person = |hours| each([(Field::GpuHours, Some(hours))]);
-        set_limits(db, Level::User(ada), &person(6), Marks::default()).await;
+        set_limits(db, Level::User(ada), &person(6), GroupFlags::default()).await;
         assert_eq!(ask(&admission, &mut asks).await, "quota.gpu_hours.user");
-        set_limits(db, Level::User(ada), &person(90), Marks::default()).await;
-        set_limits(db, Level::Group(vision), &total(6), Marks::default()).await;
+        set_limits(db, Level::User(ada), &person(90), GroupFlags::default()).await;
+        set_limits(db, Level::Group(vision), &total(6), GroupFlags::default()).await;
         assert_eq!(ask(&admission, &mut asks).await, "quota.gpu_hours.group");
-        set_limits(db, Level::Group(vision), &total(90), Marks::default()).await;
-        set_limits(db, Level::Cluster, &total(8), Marks::default()).await;
+        set_limits(db, Level::Group(vision), &total(90), GroupFlags::default()).await;
+        set_limits(db, Level::Cluster, &total(8), GroupFlags::default()).await;
         assert_eq!(ask(&admission, &mut asks).await, "quota.gpu_hours.cluster");
-        set_limits(db, Level::Cluster, &total(9), Marks::default()).await;
+        set_limits(db, Level::Cluster, &total(9), GroupFlags::default()).await;
         assert_eq!(ask(&admission, &mut asks).await, "admitted");
     })
     .await;
@@ -256,9 +268,9 @@ async fn the_administrators_table_counts_them() {
             }
             names.join(" ")
         };
-        assert_eq!(names(Only::Everybody, Order::Hours).await, "carol bob ada");
-        assert_eq!(names(Only::Everybody, Order::Gpus).await, "carol ada bob");
-        assert_eq!(names(Only::Active, Order::Name).await, "ada carol");
+        assert_eq!(names(QuotaTableFilter::Everybody, Order::Hours).await, "carol bob ada");
+        assert_eq!(names(QuotaTableFilter::Everybody, Order::Gpus).await, "carol ada bob");
+        assert_eq!(names(QuotaTableFilter::Active, Order::Name).await, "ada carol");
         assert_eq!(db.quota_strip().await.unwrap().gpus_allocated, 4);
     })
     .await;

@@ -4,15 +4,15 @@
 use lyceum::{
     db::{
         Db,
-        admit::{Admitted, Deed, NewSession, Verdict},
+        admit::{AdmissionMode, AdmissionOutcome, NewSession, Verdict},
         audit::Entry,
-        idempotency::Once,
+        idempotency::IdempotentRequest,
     },
     model::{
         Clock, Sweep, SweepId, SweepState, UserId,
         hold::Pause,
-        job::Work,
-        run::{Reading, Unread},
+        job::JobProgram,
+        run::{ReadProgress, UnreadAttempt},
         sweep::{Goal, Metric, Plan, Settings, SweepKind},
     },
 };
@@ -38,7 +38,7 @@ pub fn sweep(owner: UserId, name: &str) -> (Sweep, Plan) {
     };
     let of = |index| Settings { index, values: [("lr".to_owned(), "0.1".to_owned())].into(), ..Settings::default() };
     let plan = Plan {
-        task: task(Work::Command(vec!["true".to_owned()])),
+        task: task(JobProgram::Command(vec!["true".to_owned()])),
         spec: new_session(owner, 0).spec,
         metric: Some(Metric { tag: "loss".to_owned(), goal: Goal::Minimum, stop_after_step: Some(3) }),
         tasks: vec![of(0), of(1)],
@@ -80,7 +80,7 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         let db = &house.db;
         let (owner, other) = (add_user(db, "a").await, add_user(db, "b").await);
         let (new, plan) = sweep(owner, "lr");
-        let once = Once { user: owner, key: "key", request_hash: "hash" };
+        let once = IdempotentRequest { user: owner, key: "key", request_hash: "hash" };
         db.add_sweep(&new, &plan, Some(once), &NOTED).await.unwrap();
         assert!(db.add_sweep(&sweep(owner, "again").0, &plan, Some(once), &NOTED).await.is_err());
         assert_eq!(db.find_idempotent(owner, "key").await.unwrap().unwrap().created_id, new.id.to_string());
@@ -103,18 +103,18 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         let clock = Clock::manual(START);
         let begin = async |new: &NewSession| {
             let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
-            db.admit(&asking(new.owner), Deed::Insert(new), &clock, admit).await.unwrap()
+            db.admit(&asking(new.owner), AdmissionMode::Insert(new), &clock, admit).await.unwrap()
         };
-        assert_eq!(begin(&at_place(owner, new.id, 1)).await, Admitted::Overtaken, "the first one comes first");
+        assert_eq!(begin(&at_place(owner, new.id, 1)).await, AdmissionOutcome::Overtaken, "the first one comes first");
         let first = at_place(owner, new.id, 0);
         let job = queued(db, &first).await.job;
-        assert_eq!(begin(&at_place(owner, new.id, 0)).await, Admitted::Overtaken, "and only once");
+        assert_eq!(begin(&at_place(owner, new.id, 0)).await, AdmissionOutcome::Overtaken, "and only once");
         assert_eq!(db.sweep_of_job(job).await.unwrap(), Some((new.id, 0)));
         assert_eq!(db.live_in_sweep(new.id).await.unwrap(), 1);
 
         let states = [SweepState::Running, SweepState::Paused];
         assert!(db.set_sweep_state(new.id, &states, (SweepState::Paused, "why"), Some(&NOTED)).await.unwrap());
-        assert_eq!(begin(&at_place(owner, new.id, 1)).await, Admitted::Overtaken, "it is paused");
+        assert_eq!(begin(&at_place(owner, new.id, 1)).await, AdmissionOutcome::Overtaken, "it is paused");
         let waiting = obstacles(db, &first).await;
         assert!(waiting.sweep_is_paused);
         let found = db.find_sweep(new.id).await.unwrap().unwrap();
@@ -129,11 +129,11 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         let at = async |place| db.sweep_job(new.id, place).await.unwrap().map(|job| job.id);
         assert_eq!((at(0).await, at(1).await, at(2).await), (Some(job), Some(jobs[1].1.id), None));
         assert_eq!(db.sweep_runs(new.id).await.unwrap(), []);
-        let read = Unread { job, owner, session: first.id, directory: "/home/a/runs".to_owned() };
+        let read = UnreadAttempt { job, owner, session: first.id, directory: "/home/a/runs".to_owned() };
         db.read_attempt(&read, "/home/a/runs", START).await.unwrap();
         let run = db.run_of_job(job).await.unwrap().unwrap();
         assert_eq!(db.sweep_runs(new.id).await.unwrap(), [(job, run.id, false)]);
-        let over = Reading { complete: true, ..run.reading };
+        let over = ReadProgress { complete: true, ..run.reading };
         db.note_reading(run.id, &over, START).await.unwrap();
         assert_eq!(db.sweep_runs(new.id).await.unwrap(), [(job, run.id, true)]);
 

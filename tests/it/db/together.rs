@@ -5,17 +5,17 @@
 use std::collections::HashMap;
 
 use lyceum::{
-    admission::{Admission, elsewhere::Held},
+    admission::{Admission, external_usage::UserExternalUsage},
     db::{
         Db,
-        admit::{Admitted, NewSession, Verdict},
-        limits::{LevelChange, Marks},
+        admit::{AdmissionOutcome, NewSession, Verdict},
+        limits::{GroupFlags, LevelChange},
+        limits_and_usage::Requester,
         quotas::Level,
-        standing::Asking,
     },
     model::{
         GroupId, GroupName, Resources, UserId,
-        quota::{Change, Field, Kind, Total, Whose},
+        quota::{Change, Field, Kind, Total, TotalScope},
     },
 };
 use tokio::task::JoinSet;
@@ -40,7 +40,7 @@ struct Lab {
 /// Ada and Bob in a group of this total, and Eve outside.
 async fn lab(db: &Db, totals: &[(Field, i64)], chargeable: bool) -> Lab {
     let lots = [(Field::Gpus, Some(-1)), (Field::Sessions, Some(-1)), (Field::Jobs, Some(-1))];
-    set_limits(db, Level::Default, &each(lots), Marks::default()).await;
+    set_limits(db, Level::Default, &each(lots), GroupFlags::default()).await;
     let group = add_group(db, "lab", totals, chargeable).await;
     let (ada, bob, eve) = (add_user(db, "ada").await, add_user(db, "bob").await, add_user(db, "eve").await);
     for member in [ada, bob] {
@@ -53,16 +53,16 @@ async fn add_group(db: &Db, name: &str, totals: &[(Field, i64)], chargeable: boo
     let group = db.add_group(&GroupName::parse(name).unwrap(), None, BY).await.unwrap();
     let totals: Vec<Change> =
         totals.iter().map(|(field, value)| Change::new(Kind::Total, field.clone(), Some(*value))).collect();
-    let marks = Marks { chargeable: Some(chargeable), restrictive: None };
+    let marks = GroupFlags { chargeable: Some(chargeable), restrictive: None };
     set_limits(db, Level::Group(group), &totals, marks).await;
     group
 }
 
 /// What those who only look see of a group's total.
 async fn seen(admission: &Admission, owner: UserId, group: GroupId) -> Option<Total> {
-    let asking = Asking { owner, group: None, period: &admission.period, holds_at_once: true };
+    let asking = Requester { owner, group: None, period: &admission.period, holds_at_once: true };
     let totals = admission.db.usage(&asking, admission.clock.now()).await.unwrap().totals;
-    totals.into_iter().find(|total| matches!(total.whose, Whose::Group { id, .. } if id == group))
+    totals.into_iter().find(|total| matches!(total.whose, TotalScope::Group { id, .. } if id == group))
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_total_binds_members_whoever_is_charged() {
         assert!(db.set_member(group, eve, true, BY).await.unwrap());
         assert_eq!(admission.used_together(Some(group)).await.unwrap().jobs, 2);
         // Where what is charged counts, members' other things do not.
-        let marks = Marks { chargeable: Some(true), restrictive: None };
+        let marks = GroupFlags { chargeable: Some(true), restrictive: None };
         set_limits(db, Level::Group(group), &[], marks).await;
         assert_eq!(admission.used_together(Some(group)).await.unwrap().jobs, 0);
         assert_eq!(ask(&admission, &new_attempt(eve, "f", None)).await, "admitted");
@@ -156,7 +156,8 @@ async fn hours_and_the_order_hold_for_members_too() {
         assert_eq!(ask(&admission, &new_session(ada, 1)).await, "admitted");
 
         // A large request holds its place under the members' total, and only among those that count there.
-        set_limits(db, Level::Group(group), &[Change::new(Kind::Total, Field::GpuHours, None)], Marks::default()).await;
+        set_limits(db, Level::Group(group), &[Change::new(Kind::Total, Field::GpuHours, None)], GroupFlags::default())
+            .await;
         db.set_member(group, eve, true, BY).await.unwrap();
         admission.clock.advance(60);
         let large = new_session(eve, 3);
@@ -184,7 +185,7 @@ async fn no_crowd_of_members_gets_past_a_total() {
             let admission = Admission { db: db.clone(), ..admission(&db, 24) };
             asking.spawn(async move {
                 let answer = admission.insert(&new_session(owner, 0)).await.unwrap();
-                usize::from(matches!(answer, Admitted::Judged(Verdict::Admit { .. })))
+                usize::from(matches!(answer, AdmissionOutcome::Judged(Verdict::Admit { .. })))
             });
         }
         assert_eq!(asking.join_all().await.into_iter().sum::<usize>(), 3);
@@ -200,13 +201,13 @@ async fn shells_and_previews_count_members() {
         let db = &house.db;
         let resources = Resources { gpus: 3, ..Resources::default() };
         let shell = |owner: UserId, name: &str| {
-            let mut held = Held { name: name.to_owned(), ..Held::default() };
+            let mut held = UserExternalUsage { name: name.to_owned(), ..UserExternalUsage::default() };
             held.add("train (7)".to_owned(), &resources, None);
             HashMap::from([(owner, held)])
         };
         // The portal notes what its batch system runs, and keeps the list.
         super::shell_jobs::noted(db, ada, admission.clock.now()).await;
-        assert!(admission.elsewhere.set(shell(ada, "ada")));
+        assert!(admission.external_usage.set(shell(ada, "ada")));
         assert_eq!(admission.used_together(Some(group)).await.unwrap().gpus, 3);
         assert_eq!(ask(&admission, &new_session(bob, 2)).await, "quota.gpus.group");
         assert_eq!(ask(&admission, &new_session(bob, 1)).await, "admitted");
@@ -218,7 +219,7 @@ async fn shells_and_previews_count_members() {
         let preview = async |group, value| {
             let total = Change::new(Kind::Total, Field::Gpus, Some(value));
             let told = admission.preview(&[LevelChange::new(Level::Group(group), vec![total])]).await.unwrap();
-            told.over.into_iter().map(|over| (over.scope, over.used, over.limit)).collect::<Vec<_>>()
+            told.over.into_iter().map(|over| (over.source.to_string(), over.used, over.limit)).collect::<Vec<_>>()
         };
         assert_eq!(preview(course, 3).await, [("group course".to_owned(), 4, 3)]);
         assert_eq!(preview(course, 4).await, []);

@@ -8,13 +8,13 @@ use jiff::tz::TimeZone;
 use lyceum::{
     db::{
         Db,
-        directory::{Arrival, Person},
-        usage::{Asked, By, Page, Sort, Used, UsedList, Whose},
+        directory::{ArrivalOutcome, Person},
+        usage::{Page, Sort, UsageFilter, UsageGrouping, UsageOwner, Used, UsedList},
     },
     model::{
         Role, Timestamp, UserId, Username,
         quota::{Interval, Window},
-        session::{Allocation, Starts, Untold},
+        session::{Accounting, Allocation, WorkloadStarts},
         timeline::{self, Step},
     },
 };
@@ -27,8 +27,15 @@ use super::{
 };
 
 /// Everything up to now, by name.
-const ALL: Asked =
-    Asked { by: By::User, whose: Whose::Everybody, from: START, to: START, now: START, sort: Sort::Name, page: None };
+const ALL: UsageFilter = UsageFilter {
+    by: UsageGrouping::User,
+    whose: UsageOwner::Everybody,
+    from: START,
+    to: START,
+    now: START,
+    sort: Sort::Name,
+    page: None,
+};
 
 #[tokio::test]
 async fn what_was_used_is_summed_up_to_the_millisecond() {
@@ -43,8 +50,9 @@ async fn what_was_used_is_summed_up_to_the_millisecond() {
         start(db, &charged(bob, vision.id, 0), START.plus_seconds(10), judge(&machine, 0)).await;
         let used = async |by, owner: Option<UserId>, from: i64, to: i64| {
             let at = |seconds| START.plus_seconds(seconds);
-            let whose = owner.map_or(Whose::Everybody, Whose::Person);
-            let list = db.used(&Asked { by, whose, from: at(from), to: at(to), now: at(20), ..ALL }).await.unwrap();
+            let whose = owner.map_or(UsageOwner::Everybody, UsageOwner::Person);
+            let list =
+                db.used(&UsageFilter { by, whose, from: at(from), to: at(to), now: at(20), ..ALL }).await.unwrap();
             assert_eq!(list.count, i64::try_from(list.rows.len()).unwrap());
             assert_eq!(list.total.gpu_milliseconds, list.rows.iter().map(|row| row.gpu_milliseconds).sum::<i64>());
             assert_eq!(list.most.cpu_milliseconds, list.rows.iter().map(|row| row.cpu_milliseconds).max().unwrap_or(0));
@@ -55,25 +63,35 @@ async fn what_was_used_is_summed_up_to_the_millisecond() {
         };
         let row = |name: &str, gpus, cpus, sessions| (name.to_owned(), gpus, cpus, sessions);
         // What is held still counts until now, and no further.
-        assert_eq!(used(By::User, None, 0, 99).await, [row("ada", 13_000, 11_500, 2), row("bob", 0, 10_000, 1)]);
-        assert_eq!(used(By::User, Some(bob), 0, 99).await, [row("bob", 0, 10_000, 1)]);
-        assert_eq!(used(By::Group, None, 0, 99).await, [row("", 10_000, 10_000, 1), row("vision", 3000, 11_500, 2)]);
-        assert_eq!(used(By::GpuModel, None, 0, 99).await, [row("A", 13_000, 0, 2)]);
-        assert_eq!(used(By::User, Some(ada), 1, 12).await, [row("ada", 3000, 2500, 2)], "a part of either");
-        assert_eq!(used(By::User, None, 2, 10).await, [], "a time in which nobody held anything");
+        assert_eq!(
+            used(UsageGrouping::User, None, 0, 99).await,
+            [row("ada", 13_000, 11_500, 2), row("bob", 0, 10_000, 1)]
+        );
+        assert_eq!(used(UsageGrouping::User, Some(bob), 0, 99).await, [row("bob", 0, 10_000, 1)]);
+        assert_eq!(
+            used(UsageGrouping::Group, None, 0, 99).await,
+            [row("", 10_000, 10_000, 1), row("vision", 3000, 11_500, 2)]
+        );
+        assert_eq!(used(UsageGrouping::GpuModel, None, 0, 99).await, [row("A", 13_000, 0, 2)]);
+        assert_eq!(used(UsageGrouping::User, Some(ada), 1, 12).await, [row("ada", 3000, 2500, 2)], "a part of either");
+        assert_eq!(used(UsageGrouping::User, None, 2, 10).await, [], "a time in which nobody held anything");
         // Of the groups that somebody manages it is what is charged to them.
         db.set_manager(vision.id, bob, true, BY).await.unwrap();
-        let of_groups =
-            Asked { whose: Whose::ManagedBy(bob), to: START.plus_seconds(20), now: START.plus_seconds(20), ..ALL };
+        let of_groups = UsageFilter {
+            whose: UsageOwner::ManagedBy(bob),
+            to: START.plus_seconds(20),
+            now: START.plus_seconds(20),
+            ..ALL
+        };
         let rows = db.used(&of_groups).await.unwrap().rows;
         assert_eq!(
             rows.iter().map(|row| (&*row.name, row.cpu_milliseconds)).collect::<Vec<_>>(),
             [("ada", 1500), ("bob", 10_000)]
         );
-        let nobodys = Asked { whose: Whose::ManagedBy(ada), ..of_groups };
+        let nobodys = UsageFilter { whose: UsageOwner::ManagedBy(ada), ..of_groups };
         assert_eq!(db.used(&nobodys).await.unwrap(), UsedList::default());
         end(db, two, START.plus_seconds(15)).await;
-        assert_eq!(used(By::GpuModel, Some(ada), 0, 99).await, [row("A", 8000, 0, 2)]);
+        assert_eq!(used(UsageGrouping::GpuModel, Some(ada), 0, 99).await, [row("A", 8000, 0, 2)]);
     })
     .await;
 }
@@ -94,7 +112,7 @@ async fn lists_go_on_where_they_stopped_in_every_order() {
             }
         }
         for sort in [Sort::Name, Sort::Gpus, Sort::Cpus, Sort::Sessions] {
-            let asked = Asked { to: START.plus_seconds(99), now: START.plus_seconds(99), sort, ..ALL };
+            let asked = UsageFilter { to: START.plus_seconds(99), now: START.plus_seconds(99), sort, ..ALL };
             let whole = db.used(&asked).await.unwrap();
             let amounts: Vec<_> = whole.rows.iter().map(|row| (&*row.name, row.sessions)).collect();
             if sort == Sort::Name {
@@ -111,7 +129,7 @@ async fn lists_go_on_where_they_stopped_in_every_order() {
             let (mut read, mut after) = (Vec::new(), None);
             loop {
                 let page = Some(Page { after: after.clone(), limit: 2 });
-                let list = db.used(&Asked { page, ..asked.clone() }).await.unwrap();
+                let list = db.used(&UsageFilter { page, ..asked.clone() }).await.unwrap();
                 let Some(bottom) = list.rows.last() else { break };
                 assert_eq!((list.count, list.total, list.most), (6, whole.total, whole.most));
                 after = Some(stands_at(bottom));
@@ -138,7 +156,7 @@ async fn spans_hold_the_overlap_of_every_allocation() {
         for number in 0..240 {
             if number % 50 == 7 {
                 // Whoever asks now and then is told of what came meanwhile.
-                db.used(&Asked { from: autumn, to: now, now, ..ALL }).await.unwrap();
+                db.used(&UsageFilter { from: autumn, to: now, now, ..ALL }).await.unwrap();
             }
             let owner = people[chance.below(3)];
             let begun = autumn.plus_seconds(chance.seconds(10 * 86_400) - 2 * 86_400).min(now);
@@ -154,8 +172,8 @@ async fn spans_hold_the_overlap_of_every_allocation() {
             let step = if turn % 3 == 0 { Step::Week } else { Step::Day };
             let spans = timeline::cut(from, to, step, &zone);
             let (whose, owner) = match turn % 2 {
-                0 => (Whose::Everybody, None),
-                _ => (Whose::Person(people[turn % 3]), Some(people[turn % 3])),
+                0 => (UsageOwner::Everybody, None),
+                _ => (UsageOwner::Person(people[turn % 3]), Some(people[turn % 3])),
             };
             let told = db.used_in(whose, &spans).await.unwrap();
             assert_eq!(told.len(), spans.len());
@@ -168,7 +186,7 @@ async fn spans_hold_the_overlap_of_every_allocation() {
                 assert_eq!(told.sessions, i64::try_from(begun).unwrap());
             }
             // By name it comes to the same, each person's too.
-            let list = db.used(&Asked { whose, from, to, now, ..ALL }).await.unwrap();
+            let list = db.used(&UsageFilter { whose, from, to, now, ..ALL }).await.unwrap();
             let window = Window { from, to: Some(to) };
             for person in people.iter().filter(|person| owner.is_none_or(|owner| owner == **person)) {
                 let theirs = held.iter().filter(|(holder, _)| holder == person).map(|(_, interval)| *interval);
@@ -180,7 +198,7 @@ async fn spans_hold_the_overlap_of_every_allocation() {
             assert_eq!(list.total.gpu_milliseconds, told.iter().map(|one| one.spent.gpu_milliseconds).sum::<i64>());
             assert_eq!(list.total.cpu_milliseconds, told.iter().map(|one| one.spent.cpu_milliseconds).sum::<i64>());
         }
-        assert_eq!(db.used_in(Whose::Everybody, &[]).await.unwrap(), []);
+        assert_eq!(db.used_in(UsageOwner::Everybody, &[]).await.unwrap(), []);
     })
     .await;
 }
@@ -193,7 +211,7 @@ async fn what_others_do_is_known_at_once() {
         let ada = member(&db, "ada", &[]).await;
         let bob = add_user(&db, "bob").await;
         let hour = |hours: i64| START.plus_seconds(hours * 3600);
-        let asked = Asked { to: hour(9), now: hour(9), ..ALL };
+        let asked = UsageFilter { to: hour(9), now: hour(9), ..ALL };
         let used = async || {
             let list = db.used(&asked).await.unwrap();
             list.rows
@@ -227,7 +245,7 @@ async fn what_others_do_is_known_at_once() {
             role: Some(Role::User),
             groups: &[],
         };
-        assert_eq!(other.arrive(&person, START).await.unwrap(), Arrival::Known(ada));
+        assert_eq!(other.arrive(&person, START).await.unwrap(), ArrivalOutcome::Known(ada));
         assert_eq!(used().await, told(&[("bob", 2), ("lena", 5)]));
         assert_eq!(other.forget_sessions(hour(5), 10).await.unwrap(), 1);
         assert_eq!(used().await, told(&[("lena", 5)]));
@@ -256,16 +274,16 @@ async fn each_start_of_a_session_counts() {
             let (from, to) = (at(from), to.map(at));
             Allocation { start, from, to, gpus: 2, cpus: 4, memory_bytes: 1 }
         };
-        let set = async |latest, allocations: &[Allocation], untold, now: i64| {
-            let starts = Starts { latest, allocations: allocations.to_vec(), untold, job: Some(7) };
+        let set = async |latest, allocations: &[Allocation], accounting, now: i64| {
+            let starts = WorkloadStarts { latest, allocations: allocations.to_vec(), accounting, job: Some(7) };
             db.set_starts(id, &starts, at(now)).await.unwrap();
         };
         let used = async |now: i64| {
-            let asked = Asked { to: at(now), now: at(now), ..ALL };
+            let asked = UsageFilter { to: at(now), now: at(now), ..ALL };
             let list = other.used(&asked).await.unwrap();
             assert_eq!(list, house.again().await.used(&asked).await.unwrap(), "as who reads all of it says");
             let days =
-                other.used_in(Whose::Person(ada), &timeline::cut(START, at(now), Step::Day, &TimeZone::UTC)).await;
+                other.used_in(UsageOwner::Person(ada), &timeline::cut(START, at(now), Step::Day, &TimeZone::UTC)).await;
             let sum: i64 = days.unwrap().iter().map(|day| day.spent.gpu_milliseconds).sum();
             let row = list.rows.first().map(|row| (row.gpu_milliseconds, row.sessions)).unwrap_or_default();
             assert_eq!(sum, row.0);
@@ -275,24 +293,24 @@ async fn each_start_of_a_session_counts() {
             let usage = db.usage(&super::asking(ada), at(now)).await.unwrap().usage;
             (usage.gpus, usage.gpu_seconds / 2)
         };
-        set(1, &[held(1, 10, None)], Untold::Perhaps, 10).await;
+        set(1, &[held(1, 10, None)], Accounting::Unknown, 10).await;
         assert_eq!((used(30).await, hours(30).await), ((20, 1), (2, 3600)));
         // It leaves its node, and is promised as much again.
-        set(2, &[], Untold::Perhaps, 30).await;
+        set(2, &[], Accounting::Unknown, 30).await;
         assert_eq!((used(60).await, hours(60).await), ((20, 1), (2, 3620)));
         // The accounts say it better.
-        set(2, &[held(1, 10, Some(25))], Untold::Nothing, 60).await;
+        set(2, &[held(1, 10, Some(25))], Accounting::Complete, 60).await;
         assert_eq!((used(60).await, hours(60).await), ((15, 1), (2, 3615)));
-        set(2, &[held(1, 10, Some(25)), held(2, 70, None)], Untold::Nothing, 71).await;
+        set(2, &[held(1, 10, Some(25)), held(2, 70, None)], Accounting::Complete, 71).await;
         assert_eq!((used(90).await, hours(90).await), ((35, 1), (2, 3615)));
         assert_eq!(number(&db, "SELECT COUNT(*) FROM intervals WHERE ended_at IS NULL").await, 1);
         // One of which nobody was told before.
-        set(3, &[held(1, 10, Some(25)), held(2, 70, Some(75)), held(3, 80, None)], Untold::Nothing, 81).await;
+        set(3, &[held(1, 10, Some(25)), held(2, 70, Some(75)), held(3, 80, None)], Accounting::Complete, 81).await;
         end(&db, id, at(100)).await;
         assert_eq!((used(200).await, hours(200).await), ((40, 1), (0, 40)));
         assert_eq!(number(&db, "SELECT CAST(SUM(ended_at - started_at) / 1000 AS BIGINT) FROM intervals").await, 40);
         // What has ended stays as it is.
-        set(4, &[], Untold::Nothing, 200).await;
+        set(4, &[], Accounting::Complete, 200).await;
         assert_eq!(used(200).await, (40, 1));
         assert_consistent(&db).await;
     })
@@ -311,7 +329,7 @@ async fn whoever_ends_while_somebody_asks_is_counted_once() {
             ids.push(start(&db, &new_session(ada, 0), START, judge(&inventory(0), 0)).await);
         }
         let now = START.plus_seconds(1000);
-        let asked = Asked { to: now, now, ..ALL };
+        let asked = UsageFilter { to: now, now, ..ALL };
         let mut ending = JoinSet::new();
         for (number, id) in ids.into_iter().enumerate() {
             let db = dbs[number % 3].clone();
@@ -346,7 +364,7 @@ async fn what_was_written_before_is_numbered() {
             add(db, n, ada, 1, 1, START, Some(START.plus_seconds(seconds))).await;
         }
         add(db, 4, ada, 1, 1, START, None).await;
-        let asked = Asked { to: START.plus_seconds(40), now: START.plus_seconds(40), ..ALL };
+        let asked = UsageFilter { to: START.plus_seconds(40), now: START.plus_seconds(40), ..ALL };
         let before = db.used(&asked).await.unwrap();
         assert_eq!(before.total.gpu_milliseconds, 100_000);
         let migration = include_str!("../../../migrations/0027_ledger.sql");
@@ -380,15 +398,15 @@ async fn a_year_of_ten_thousand_people_is_summed_up() {
         for (days, sessions, times) in [(30_i64, 8_220, 20), (365, 100_000, 5)] {
             let from = START.plus_seconds(-days * 86_400);
             let spans = timeline::cut(from, START, if days < 46 { Step::Day } else { Step::Week }, &TimeZone::UTC);
-            for by in [By::User, By::Group, By::GpuModel] {
+            for by in [UsageGrouping::User, UsageGrouping::Group, UsageGrouping::GpuModel] {
                 let page = Some(Page { after: None, limit: 51 });
-                let asked = Asked { by, sort: Sort::Gpus, from, page, ..ALL };
+                let asked = UsageFilter { by, sort: Sort::Gpus, from, page, ..ALL };
                 let mut took = Vec::new();
                 for _ in 0..times {
                     let begun = Instant::now();
                     let list = db.used(&asked).await.unwrap();
                     took.push(begun.elapsed().as_micros());
-                    if by == By::Group {
+                    if by == UsageGrouping::Group {
                         let near = (list.rows[0].sessions - sessions).abs();
                         assert!(near < 20, "{} of {days} days", list.rows[0].sessions);
                     }
@@ -398,7 +416,7 @@ async fn a_year_of_ten_thousand_people_is_summed_up() {
             let mut took = Vec::new();
             for _ in 0..times {
                 let begun = Instant::now();
-                let told = db.used_in(Whose::Everybody, &spans).await.unwrap();
+                let told = db.used_in(UsageOwner::Everybody, &spans).await.unwrap();
                 took.push(begun.elapsed().as_micros());
                 assert_eq!(told.len(), spans.len());
             }

@@ -1,7 +1,7 @@
 //! What must hold of the tables at every moment, whatever died in between: nothing is half
 //! written, and no limit was ever exceeded.
 
-use lyceum::db::{Db, chain::Walk};
+use lyceum::db::{Db, chain::ChainCheck};
 use sqlx::query_as;
 
 use super::number;
@@ -81,7 +81,7 @@ pub async fn assert_consistent(db: &Db) {
         assert_eq!(number(db, sql).await, 0, "{what}");
     }
     let walk = db.verify_audit().await.unwrap();
-    assert!(matches!(walk, Walk::Whole { .. }), "{walk:?}");
+    assert!(matches!(walk, ChainCheck::Whole { .. }), "{walk:?}");
 }
 
 /// One allocation: the owner, the GPUs, its beginning and its end.

@@ -241,17 +241,17 @@ async fn active_directory() {
     // Who may not be in, and why.
     replace(&mut admin, BASE, "lockoutThreshold", "3").await;
     for _ in 0..3 {
-        assert!(house.refused("locked", "wrong").await.contains("refuses the password"));
+        assert!(house.refused("locked", "wrong").await.contains("rejected the password"));
     }
     for (name, because) in [
         ("disabled", "is disabled in the directory"),
         ("expired", "is expired in the directory"),
-        ("changes", "refuses the password"),
-        ("locked", "refuses the password"),
+        ("changes", "rejected the password"),
+        ("locked", "rejected the password"),
         ("outside", "allow_groups"),
         ("administrator", "allow_groups"),
-        ("nobody-such", "no such person"),
-        ("ADX\\alice", "no such person"),
+        ("nobody-such", "no matching user"),
+        ("ADX\\alice", "no matching user"),
     ] {
         let password = match name {
             "administrator" => ADMINISTRATOR.to_owned(),
@@ -281,7 +281,7 @@ async fn active_directory() {
         ..controller.settings()
     };
     let told = House::new(crowd).await.refused("crowd@example.org", "x").await;
-    assert!(told.contains(&format!("{CROWD} such people")), "{told}");
+    assert!(told.contains(&format!("{CROWD} matching entries")), "{told}");
 
     // Another look at those who are in.
     let (portal, ldap) = super::portal(controller.settings()).await;

@@ -147,11 +147,11 @@ async fn whom_the_proxy_names_may_still_be_refused() {
     for (name, groups, because) in [
         ("dan", "", "allow_groups"),
         ("dan", "banned", "allow_groups"),
-        ("keeper", "admins", "belongs to somebody else"),
+        ("keeper", "admins", "belongs to another user"),
     ] {
         let (status, text) = visit(name, groups).await;
         assert!(
-            status == 403 && text.contains("may not enter this portal") && !text.contains("allow_groups"),
+            status == 403 && text.contains("not allowed to use this portal") && !text.contains("allow_groups"),
             "{text}"
         );
         let audit = portal.db().list_audit(1).await.unwrap();
@@ -164,7 +164,7 @@ async fn whom_the_proxy_names_may_still_be_refused() {
     portal.db().set_disabled(id, true, portal.by()).await.unwrap();
     portal.portal.access.poll().await.unwrap();
     let (status, text) = visit("alice", "lab").await;
-    assert!(status == 403 && text.contains("may not enter"), "{status} {text}");
+    assert!(status == 403 && text.contains("not allowed to use this portal"), "{status} {text}");
 }
 
 /// Headers that lie, or that cannot be: nobody gets in, and no login goes on beside them.
@@ -218,7 +218,7 @@ async fn header_spoofing() {
         let page = with(&odd).visit("/login").await;
         assert!(page.status() == 403 && cookie(&page, "lyceum_login").is_none(), "{odd:?}: {}", page.status());
         let text = page.text().await.unwrap();
-        assert!(text.contains("clearly who you are") && !text.contains("type=\"password\""), "{odd:?}: {text}");
+        assert!(text.contains("identify you clearly") && !text.contains("type=\"password\""), "{odd:?}: {text}");
         assert_eq!(with(&odd).with("cookie", &login).get("/api/v1/me").await.status(), 401, "{odd:?}");
     }
     assert_eq!(portal.db().count_users().await.unwrap(), count, "nobody was made");
@@ -279,7 +279,7 @@ async fn single_sign_on_before_a_directory() {
     assert_eq!(carol.visit(&format!("{url}/")).await.status, 200);
     let she = me(&mut carol, &url).await;
     assert_eq!((&she["name"], &she["role"]), (&json!("carol"), &json!("admin")), "{she}");
-    for (name, because) in [("zero", "not the uid of a person"), ("nobody-such", "no such person")] {
+    for (name, because) in [("zero", "not the uid of a user"), ("nobody-such", "no matching user")] {
         assert_eq!(person(name).visit(&format!("{url}/")).await.status, 403, "{name}");
         let db = house.db().await;
         let row = &db.list_audit(1).await.unwrap()[0];
@@ -296,7 +296,7 @@ async fn single_sign_on_before_a_directory() {
     );
     eventually("the log tells of the lie", async || {
         let log = house.log();
-        let line = log.lines().find(|line| line.contains("no trusted proxy"))?;
+        let line = log.lines().find(|line| line.contains("not a trusted proxy"))?;
         (line.contains("127.0.0.1") && line.contains("the secret is missing")).then_some(())
     })
     .await;

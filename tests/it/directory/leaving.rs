@@ -79,7 +79,7 @@ async fn who_leaves_the_directory_loses_the_terminal() {
     let [gone, locked, disabled, stays, differs] = names;
 
     // Whom the machine knows by another uid, or not at all, starts nothing.
-    for (name, because) in [(differs.as_str(), "make them agree"), ("ly-not-here", "knows no Unix account")] {
+    for (name, because) in [(differs.as_str(), "make them match"), ("ly-not-here", "has no Unix account")] {
         let (person, _) = enter(&house, name).await;
         let (status, told) = person.ask(&house, "POST", "/sessions", &json!({ "app": "terminal" })).await;
         let told = match status {
@@ -109,7 +109,7 @@ async fn who_leaves_the_directory_loses_the_terminal() {
         assert!(house.record(session).is_some(), "{session} runs to its time limit");
     }
     let log = house.log();
-    assert!(log.contains("somebody lost access"), "{log}");
+    assert!(log.contains("user lost access"), "{log}");
     let admin = house.admin();
     for session in sessions {
         admin.stop(&house, session).await;
@@ -143,7 +143,7 @@ async fn the_health_report_names_the_directory_that_is_away() {
     slapd.stop();
     let (report, found) = directory("fault").await;
     let what = found["what"].as_str().unwrap();
-    assert!(what.starts_with("ldap://") && what.contains("it answered last"), "{found}");
+    assert!(what.starts_with("ldap://") && what.contains("last response: "), "{found}");
     assert_eq!(report["level"], "fault");
     let others = report["findings"].as_array().unwrap().iter().filter(|one| one["name"] != "directory");
     assert!(others.into_iter().all(|one| one["level"] != "fault"), "nothing else is blamed: {report:#}");

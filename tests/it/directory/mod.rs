@@ -96,7 +96,7 @@ async fn people_sign_in_over_every_kind_of_tls() {
             let again = house.enter_with(typed, &password("alice")).await.unwrap();
             assert_eq!(again.id, alice.id, "{typed:?} is the same name");
         }
-        assert!(house.refused("alice", "wrong").await.contains("refuses the password"));
+        assert!(house.refused("alice", "wrong").await.contains("rejected the password"));
     }
 }
 
@@ -178,9 +178,9 @@ async fn ldap_injection_corpus() {
     }
     let house = House::new(slapd.settings()).await;
     let twins = house.refused("twin", &password("twin")).await;
-    assert!(twins.contains("2 such people"), "{twins}");
+    assert!(twins.contains("2 matching entries"), "{twins}");
     assert!(house.refused("nouid", &password("nouid")).await.contains("uidNumber"));
-    assert!(house.refused("zero", &password("zero")).await.contains("not the uid of a person"));
+    assert!(house.refused("zero", &password("zero")).await.contains("not the uid of a user"));
 }
 
 /// `ldap_bad_cert_refused`: a server that cannot prove who it is hears no password.
@@ -210,7 +210,7 @@ async fn people_are_known_by_the_directorys_id() {
     slapd.delete(&person_dn("bob")).await;
     slapd.rename(&person_dn("carol"), "uid=bob").await;
     slapd.replace(&person_dn("bob"), "userPassword", &password("bob")).await;
-    assert!(house.refused("bob", &password("bob")).await.contains("belongs to somebody else"));
+    assert!(house.refused("bob", &password("bob")).await.contains("belongs to another user"));
     assert!(house.db.link_user(&bob.name, "ldap", crate::db::BY).await.unwrap());
     assert_eq!(house.enter("bob").await.unwrap().id, bob.id, "an administrator gave it to them");
     assert_eq!(house.enter("bob").await.unwrap().id, bob.id, "for good");
@@ -258,7 +258,7 @@ async fn a_directory_that_forgot_everybody_changes_nothing() {
         people.push(sign_in(&portal, name).await);
         slapd.delete(&person_dn(name)).await;
     }
-    assert!(ldap.refresh().await.unwrap_err().to_string().contains("none of the 3 people"));
+    assert!(ldap.refresh().await.unwrap_err().to_string().contains("none of the 3 users"));
     portal.portal.access.poll().await.unwrap();
     for person in people {
         assert_eq!(person.get("/api/v1/me").await.status(), 200);
@@ -369,14 +369,14 @@ async fn every_refusal_is_one_sentence() {
     let (portal, _ldap) = portal(settings).await;
     sign_in(&portal, "alice").await;
     slapd.replace(&person_dn("carol"), "pwdAccountLockedTime", "000001010000Z").await;
-    let never = "a name has 1 to 32 characters";
+    let never = "a name must have 1 to 32 characters";
     let long = "x".repeat(1_000_000);
     let mut answers = std::collections::BTreeSet::new();
     for (name, typed, because) in [
-        ("alice", "wrong", "refuses the password of uid=alice"),
+        ("alice", "wrong", "rejected the password of uid=alice"),
         ("alice", "", "cannot be a password"),
         ("alice", "alice-secret\0", "cannot be a password"),
-        ("nobody-such", "x", "no such person"),
+        ("nobody-such", "x", "no matching user"),
         ("", "x", "cannot be a name"),
         ("*", "x", never),
         ("*)(uid=*", "x", never),
@@ -391,13 +391,13 @@ async fn every_refusal_is_one_sentence() {
         ("аlice", "alice-secret", never),
         ("alice\u{200b}", "alice-secret", "cannot be a name"),
         (&long, "x", "cannot be a name"),
-        ("twin", "twin-secret", "2 such people"),
+        ("twin", "twin-secret", "2 matching entries"),
         ("nouid", "nouid-secret", "has no uidNumber"),
-        ("zero", "zero-secret", "not the uid of a person"),
-        ("system", "system-secret", "not the uid of a person"),
+        ("zero", "zero-secret", "not the uid of a user"),
+        ("system", "system-secret", "not the uid of a user"),
         ("root", "root-secret", "name of a system account"),
-        ("-rf", "-rf-secret", "a name has 1 to 32 characters"),
-        ("a/b", "a/b-secret", "a name has 1 to 32 characters"),
+        ("-rf", "-rf-secret", "a name must have 1 to 32 characters"),
+        ("a/b", "a/b-secret", "a name must have 1 to 32 characters"),
         ("dan", "dan-secret", "deny_groups"),
         ("carol", "carol-secret", "is locked in the directory"),
     ] {
@@ -430,7 +430,7 @@ async fn check_names_the_step_that_fails() {
         let steps = probe::steps(&settings, START).await;
         let line = |step: &probe::Step| match &step.outcome {
             Ok(what) => format!("ok {}: {what}", step.about),
-            Err(trouble) => format!("fault {}: {} -> {}", step.about, trouble.what, trouble.mend),
+            Err(trouble) => format!("fault {}: {} -> {}", step.about, trouble.what, trouble.fix),
         };
         steps.iter().map(line).collect::<Vec<_>>().join("\n")
     };
@@ -522,11 +522,12 @@ async fn a_group_goes_and_its_limits_rest() {
     assert_eq!(quota(&keeper, "loop").await.get("absent_since"), None, "the others are there");
     let health: Value = keeper.get("/api/v1/health").await.json().await.unwrap();
     let found = health["findings"].as_array().unwrap().iter().find(|one| one["name"] == "groups").unwrap().clone();
-    assert!(found["what"].as_str().unwrap().contains("no longer has: lab"), "{found}");
-    let page = keeper.visit("/admin/quotas/groups").await.text().await.unwrap();
+    assert!(found["what"].as_str().unwrap().contains("no longer exist in the directory: lab"), "{found}");
+    let page = crate::pages::markup::one_line(&keeper.visit("/admin/quotas/groups").await.text().await.unwrap());
     assert_eq!(page.matches("gone from the directory").count(), 1, "{page}");
     let id = portal.db().find_quota_group("lab").await.unwrap().unwrap().id;
-    let page = keeper.visit(&format!("/admin/groups/{id}")).await.text().await.unwrap();
+    let page =
+        crate::pages::markup::one_line(&keeper.visit(&format!("/admin/groups/{id}")).await.text().await.unwrap());
     assert!(page.contains("The directory has had no such group since"), "{page}");
     assert!(page.contains(&format!("/admin/groups/{id}/remove")), "it can be removed: {page}");
     assert_eq!(alice.get("/api/v1/me").await.status(), 200);

@@ -91,10 +91,10 @@ async fn a_directory_that_is_no_help_is_away() {
     let mut answers = std::collections::BTreeSet::new();
     let mut sides = Vec::new();
     for (manner, because) in [
-        (Manner::Silent, "the directory is away"),
-        (Manner::Closes, "the directory is away"),
-        (Manner::HalfAnswer, "the directory is away"),
-        (Manner::Nonsense, "the directory is away"),
+        (Manner::Silent, "the directory is unavailable"),
+        (Manner::Closes, "the directory is unavailable"),
+        (Manner::HalfAnswer, "the directory is unavailable"),
+        (Manner::Nonsense, "the directory is unavailable"),
     ] {
         let peer = peer(manner).await;
         sides.push((Settings { urls: vec![peer.url.clone()], ..quick(slapd.settings()) }, because, Some(peer), None));
@@ -125,7 +125,7 @@ async fn a_directory_that_is_no_help_is_away() {
         answers.insert(body.to_string());
         let row = portal.db().list_audit(1).await.unwrap().remove(0);
         assert_eq!((row.action.as_str(), row.actor.as_str()), ("sign_in.failed", "(unknown name)"));
-        assert!(row.detail.contains("the directory is away") && row.detail.contains(because), "{}", row.detail);
+        assert!(row.detail.contains("the directory is unavailable") && row.detail.contains(because), "{}", row.detail);
     }
     assert_eq!(answers.len(), 1, "{answers:?}");
 }

@@ -116,9 +116,9 @@ async fn an_answer_is_told_as_what_it_is() {
     let answer = portal.try_sign_in("alice", &password("alice")).await;
     assert_eq!(answer.status(), 503);
     let text = answer.text().await.unwrap();
-    assert!(text.contains("invalidDNSyntax") && !text.contains("does not answer"), "{text}");
+    assert!(text.contains("invalidDNSyntax") && !text.contains("does not respond"), "{text}");
     let row = portal.db().list_audit(1).await.unwrap().remove(0);
-    assert!(row.detail.contains("invalidDNSyntax") && !row.detail.contains("away"), "{}", row.detail);
+    assert!(row.detail.contains("invalidDNSyntax") && !row.detail.contains("is unavailable:"), "{}", row.detail);
 
     let house = House::new(slapd.settings()).await;
     let carol = house.enter("carol").await.unwrap();
@@ -142,12 +142,12 @@ async fn names_are_as_hosts_have_them() {
     assert_eq!(PortalUser::from(&mixed).account, account);
     let owner = house.db.owner_of_account("MixedCase").await.unwrap();
     assert_eq!(owner.map(|(id, _)| id), Some(mixed.id));
-    assert!(house.refused("2130509", &password("2130509")).await.contains("not digits alone"));
+    assert!(house.refused("2130509", &password("2130509")).await.contains("not only digits"));
 
     let steps = probe::steps(&slapd.settings(), START).await;
     let note = steps
         .iter()
-        .find(|step| step.is_note && step.outcome.as_ref().is_ok_and(|what| what.contains("by their name")));
+        .find(|step| step.is_note && step.outcome.as_ref().is_ok_and(|what| what.contains("because of their name")));
     let note = note.expect("check counts them").outcome.as_ref().unwrap();
     assert!(note.starts_with("4 of "), "root, -rf, a/b and digits alone: {note}");
 }

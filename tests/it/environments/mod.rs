@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lyceum::environments::{self, Config, Place, System};
+use lyceum::environments::{self, Config, EnvironmentPaths, System};
 use serde_json::Value;
 use world::{Index, Order, World};
 
@@ -28,7 +28,7 @@ fn from_this_machines_index_with_uv() {
     let states = world.build(&order).states();
     let python = ready(&states);
     let percents: Vec<u64> = states.iter().filter_map(|state| state["percent"].as_u64()).collect();
-    assert!(percents.is_sorted() && 5 < percents.len(), "{percents:?}");
+    assert!(percents.is_sorted() && percents.len() > 5, "{percents:?}");
     let steps: Vec<&str> = states.iter().filter_map(|state| state["step"].as_str()).collect();
     assert!(steps.contains(&"installed 2 of 2 packages: six"), "{steps:?}");
 
@@ -61,7 +61,7 @@ fn from_a_folder_of_wheels_with_pip() {
     let states = world.build(&order).states();
     let python = ready(&states);
     let log = fs::read_to_string(world.environments().join("default.log")).unwrap();
-    assert!(log.contains("going on with pip"), "{log}");
+    assert!(log.contains("continuing with pip"), "{log}");
     assert_eq!(world::output_as(65_533, &python, &["-I", "-c", "import ly_two; print(ly_two.NAME)"]), "ly_two\n");
 
     order.wheels = world.path("nowhere").display().to_string();
@@ -141,7 +141,7 @@ fn without_a_network() {
     assert_eq!(command, "PIP_INDEX_URL=https://pypi.org/simple lyceum serve");
     assert_eq!(world.built(), Vec::<PathBuf>::new());
     let log = fs::read_to_string(world.environments().join("default.log")).unwrap();
-    assert!(log.contains("to mend it: PIP_INDEX_URL=") && !log.contains("s3cret"), "{log}");
+    assert!(log.contains("to fix it: PIP_INDEX_URL=") && !log.contains("s3cret"), "{log}");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn on_a_python_that_will_not_do() {
     fs::set_permissions(world.path("home"), fs::Permissions::from_mode(0o700)).unwrap();
     order.python = world.path("home/python3").display().to_string();
     let (what, _) = failed(&world.build(&order).states());
-    assert!(what.contains("cannot be run by other users: they may not pass") && what.ends_with("/home"), "{what}");
+    assert!(what.contains("cannot be run by other users: they cannot access") && what.ends_with("/home"), "{what}");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn with_a_package_that_does_not_import() {
 async fn the_index_is_asked_though_the_systems_packages_are_locked() {
     let world = World::new();
     let index = Index::start(&world.wheels(&["six"], 0));
-    let place = Place {
+    let place = EnvironmentPaths {
         shared: world.path("shared"),
         cache: world.path("cache"),
         everybody: true,

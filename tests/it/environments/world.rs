@@ -20,7 +20,7 @@ use std::{
 };
 
 use lyceum::{
-    environments::{self, Config, Environments, Place, Recipe, closed_to_others},
+    environments::{self, Config, EnvironmentPaths, Environments, Recipe, closed_to_others},
     model::Clock,
 };
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,8 @@ impl Order {
 pub async fn build_here(order: Order) {
     let config = format!("build = {:?}\npython = {:?}\nwheels = {:?}", order.build, order.python, order.wheels);
     let config: Config = toml::from_str(&config).unwrap();
-    let place = Place { shared: order.shared, cache: order.cache, everybody: true, variables: order.variables };
+    let place =
+        EnvironmentPaths { shared: order.shared, cache: order.cache, everybody: true, variables: order.variables };
     let recipe = Recipe {
         requirements: order.requirements.into(),
         imports: order.imports,

@@ -109,7 +109,10 @@ async fn a_clock_that_is_set_stops_nobody() {
     followed(&db, stays, -20 * HOUR, HOUR).await;
 
     // Its minute was a minute, whatever the clock said.
-    eventually("its time is over", async || (row(&db, short).await.state == SessionState::Ended).then_some(())).await;
+    eventually("it reaches its time limit", async || {
+        (row(&db, short).await.state == SessionState::Ended).then_some(())
+    })
+    .await;
     person.ended(&house, short, "time_limit").await;
     let lasted = began.elapsed();
     assert!((Duration::from_secs(55)..Duration::from_secs(100)).contains(&lasted), "{lasted:?}");

@@ -18,7 +18,7 @@ use lyceum::{
     auth::tokens::{self, NewToken},
     db::{
         Db,
-        audit::By,
+        audit::ChangedBy,
         limits::{Author, LevelChange, Outcome},
         quotas::Level,
         users::NewUser,
@@ -55,7 +55,7 @@ async fn on_both(variables: &[(&str, &str)], test: impl AsyncFn(House)) {
 /// So many people who share one Unix account, written straight into the database.
 async fn crowd(house: &House, count: usize) -> Vec<Person> {
     let account = house.unix_account("crowd");
-    let (db, by) = (house.db().await, By { actor: "test", at: Clock::System.now() });
+    let (db, by) = (house.db().await, ChangedBy { actor: "test", at: Clock::System.now() });
     let mut people = Vec::new();
     for number in 0..count {
         let name = format!("c{number}");

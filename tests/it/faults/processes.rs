@@ -61,7 +61,7 @@ async fn a_killed_agent_or_app_takes_its_tree_along() {
     let record = house.record(first).unwrap();
     kill(Pid::from_raw(record.placement.pid), Signal::SIGKILL).unwrap();
     let ended = one.ended(&house, first, "signal").await;
-    assert!(ended["detail"].as_str().unwrap().contains("killed before it could say why"), "{ended}");
+    assert!(ended["detail"].as_str().unwrap().contains("killed before it could report why"), "{ended}");
     house.nothing_left(&record).await;
     are_gone(tree).await;
 
@@ -132,7 +132,7 @@ async fn after_a_reboot_everything_is_told_and_the_queue_goes_on() {
     let node = process::node().unwrap();
     for id in [running, starting] {
         let ended = person.ended(&house, id, "host_rebooted").await;
-        assert_eq!(ended["detail"], format!("{node} was restarted"));
+        assert_eq!(ended["detail"], format!("{node} was rebooted"));
     }
     person.ended(&house, stopping, "stopped_by_owner").await;
     person.state(&house, waiting, "running").await;

@@ -97,25 +97,30 @@ async fn two_hundred_kills_lose_nothing_and_double_nothing() {
     db.close().await;
 }
 
+/// Waits for a random time below `most` milliseconds. There is no condition to wait for: the random interleaving is
+/// what is tested.
+async fn random_moment(rng: &mut StdRng, most: u64) {
+    tokio::time::sleep(Duration::from_millis(rng.random_range(0..most))).await;
+}
+
 /// Ends the portal, and now and then its helper first, at any moment of its life.
 async fn kill_at_some_moment(house: &mut House, rng: &mut StdRng) {
     if rng.random_bool(0.7) {
         let address = house.listen.clone();
-        let end = Instant::now() + Duration::from_secs(30);
-        while TcpStream::connect(&address).await.is_err() {
+        eventually("the portal listens", async || {
             assert!(!house.has_ended(), "the portal ended by itself");
-            assert!(Instant::now() < end, "the portal does not come up");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        tokio::time::sleep(Duration::from_millis(rng.random_range(0..400))).await;
+            TcpStream::connect(&address).await.ok()
+        })
+        .await;
+        random_moment(rng, 400).await;
     } else {
-        tokio::time::sleep(Duration::from_millis(rng.random_range(0..150))).await;
+        random_moment(rng, 150).await;
     }
     if rng.random_bool(0.1) {
         for helper in children(house.pid()) {
             let _ = kill(Pid::from_raw(helper), Signal::SIGKILL);
         }
-        tokio::time::sleep(Duration::from_millis(rng.random_range(0..40))).await;
+        random_moment(rng, 40).await;
     }
     house.kill();
 }
@@ -168,7 +173,7 @@ impl Client {
                 stop_once(&self.person, &self.url, self.asked[at].id).await;
                 self.asked[at].stopped = true;
             }
-            tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..100))).await;
+            random_moment(&mut self.rng, 100).await;
         }
         self
     }

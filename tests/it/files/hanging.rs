@@ -31,7 +31,7 @@ async fn a_hanging_agent_costs_one_request() {
     };
     let ((status, said), (files, health, others_took)) = tokio::join!(world.ask("GET", "", Value::Null), others);
     assert_eq!(status, 503, "{said}");
-    assert!(said["detail"].as_str().unwrap().contains("does not answer"), "{said}");
+    assert!(said["detail"].as_str().unwrap().contains("does not respond"), "{said}");
     assert!(Duration::from_secs(2) <= begin.elapsed() && begin.elapsed() < Duration::from_secs(15));
     assert_eq!((files, health), (200, 200));
     assert!(others_took < begin.elapsed() || others_took < Duration::from_secs(2), "{others_took:?}");
@@ -92,7 +92,7 @@ async fn a_portal_of_somebody_reaches_their_own_files() {
     assert_eq!(std::fs::read(home.join("x")).unwrap(), b"x");
     let (status, said) = second.ask(&house, "GET", "/files", &Value::Null).await;
     assert_eq!(status, 409, "{said}");
-    assert!(said["detail"].as_str().unwrap().contains("one person"), "{said}");
+    assert!(said["detail"].as_str().unwrap().contains("only one user"), "{said}");
 }
 
 /// More requests than one person may have at once wait, and are told so in the end; others'

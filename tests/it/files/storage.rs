@@ -24,7 +24,7 @@ async fn a_home_is_measured_where_storage_is_limited() {
     let bytes = eventually("the home is measured", async || {
         let (status, me) = world.person.ask(&world.house, "GET", "/me", &serde_json::Value::Null).await;
         assert_eq!(status, 200, "{me}");
-        me["usage"]["storage_bytes"].as_u64().filter(|bytes| 0 < *bytes)
+        me["usage"]["storage_bytes"].as_u64().filter(|bytes| *bytes > 0)
     })
     .await;
     let blocks = fs::metadata(&large).unwrap().blocks() * 512;

@@ -168,6 +168,7 @@ impl World {
                 log_directories: std::collections::BTreeMap::new(),
                 group: None,
                 modules: Vec::new(),
+                image: None,
             },
             light: true,
             cluster: "local".to_owned(),

@@ -3,7 +3,7 @@
 
 use lyceum::{
     db::{
-        admit::{Deed, NewSession, Verdict},
+        admit::{AdmissionMode, NewSession, Verdict},
         audit::Audit,
     },
     model::{Resources, Role, SessionId, session::SessionSpec},
@@ -47,6 +47,7 @@ async fn running(portal: &TestPortal) -> SessionId {
         log_directories: std::collections::BTreeMap::new(),
         group: None,
         modules: Vec::new(),
+        image: None,
     };
     let (app, name, cluster) = ("terminal".to_owned(), "x".to_owned(), "local".to_owned());
     let new = NewSession {
@@ -62,7 +63,7 @@ async fn running(portal: &TestPortal) -> SessionId {
         job: None,
     };
     let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
-    portal.db().admit(&crate::db::asking(owner), Deed::Insert(&new), &portal.clock, admit).await.unwrap();
+    portal.db().admit(&crate::db::asking(owner), AdmissionMode::Insert(&new), &portal.clock, admit).await.unwrap();
     let now = portal.clock.now();
     assert!(portal.db().begin_start(id, now).await.unwrap());
     assert!(portal.db().mark_running(id, now, now.plus_seconds(3600)).await.unwrap());
@@ -175,7 +176,7 @@ async fn filters_pages_and_cursors() {
         let Some(next) = list["next_cursor"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
-    assert!(found.windows(2).all(|two| two[1] < two[0]) && 8 <= found.len(), "{found:?}");
+    assert!(found.windows(2).all(|two| two[1] < two[0]) && found.len() >= 8, "{found:?}");
 
     for (query, field) in [
         ("limit=0", "limit"),
@@ -211,7 +212,7 @@ async fn filters_pages_and_cursors() {
     let wrong = browser.visit("/admin/audit?from=yesterday&actor=a").await;
     assert_eq!(wrong.status(), 422);
     let wrong = wrong.text().await.unwrap();
-    assert!(wrong.contains("Write a day as 2030-01-31.") && wrong.contains("value=\"yesterday\""), "{wrong}");
+    assert!(wrong.contains("Enter a date, as in 2030-01-31.") && wrong.contains("value=\"yesterday\""), "{wrong}");
 }
 
 /// What a spreadsheet would take for a formula is text, and however many rows there are, they

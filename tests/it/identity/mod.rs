@@ -2,6 +2,7 @@
 //! the matrix of routes and people, and the shapes of errors.
 
 mod audit;
+mod browser_sessions;
 mod matrix;
 mod origin;
 mod scene;

@@ -3,7 +3,7 @@
 
 use lyceum::{
     db::{
-        admit::{Admitted, NewSession, Verdict},
+        admit::{AdmissionOutcome, NewSession, Verdict},
         audit::Entry,
         sessions::{Ending, Filter},
         tokens::Token,
@@ -202,13 +202,17 @@ impl Scene {
                 log_directories: std::collections::BTreeMap::new(),
                 group: None,
                 modules: Vec::new(),
+                image: None,
             },
             light: true,
             cluster: "local".to_owned(),
             idempotency: None,
             job: None,
         };
-        assert!(matches!(sessions.admission.insert(&new).await.unwrap(), Admitted::Judged(Verdict::Admit { .. })));
+        assert!(matches!(
+            sessions.admission.insert(&new).await.unwrap(),
+            AdmissionOutcome::Judged(Verdict::Admit { .. })
+        ));
         id.to_string()
     }
 

@@ -117,13 +117,10 @@ async fn ready_is_who_looked_at_the_sessions_lately() {
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
     let (status, text) = asked().await;
-    assert_eq!(
-        (status, text.as_str()),
-        (200, "ready\ndatabase: answers\nscheduler: answers\nsessions: looked at 0 s ago\n")
-    );
+    assert_eq!((status, text.as_str()), (200, "ready\ndatabase: ok\nscheduler: ok\nsessions: checked 0 s ago\n"));
     portal.clock.advance(61);
     let (status, text) = asked().await;
-    assert!(status == 503 && text.contains("for 61 s"), "{text}");
+    assert!(status == 503 && text.contains("last checked 61 s ago"), "{text}");
     portal.portal.sessions.reconcile().await;
     assert_eq!(asked().await.0, 200);
 
@@ -138,7 +135,7 @@ async fn ready_is_who_looked_at_the_sessions_lately() {
     portal.portal.sessions.reconcile().await;
     let answer = portal.anybody().get("/readyz").await;
     assert_eq!(answer.status(), 503);
-    assert!(answer.text().await.unwrap().contains("the log has the cause"));
+    assert!(answer.text().await.unwrap().contains("The log has the cause"));
 }
 
 #[tokio::test]
@@ -207,11 +204,19 @@ async fn the_document_describes_the_routes() {
     let document: Value = portal.anybody().get("/api/v1/openapi.json").await.json().await.unwrap();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     assert!(document["components"]["schemas"]["Problem"].is_object());
+    assert_eq!(web::document_faults(), Vec::<String>::new());
     let mut ids = BTreeSet::new();
     for route in web::all_routes().iter().filter(|route| route.path.starts_with("/api/")) {
         let operation = &document["paths"][&route.path][route.method.to_lowercase()];
         let id = operation["operationId"].as_str().unwrap();
         assert!(ids.insert(id.to_owned()), "{id} stands twice");
+        let is_word = |word: &str| !word.is_empty() && word.chars().all(|letter| letter.is_ascii_lowercase());
+        assert!(id.contains('_') && id.split('_').all(is_word), "{id} is not a verb and nouns");
+        let scopes = operation["x-scopes"].is_array() || operation["security"].is_array();
+        assert!(scopes && operation["description"].as_str().unwrap().contains("oken"), "{id} has no scopes");
+        for status in ["400", "401", "403"].iter().take(if operation["x-scopes"].is_array() { 3 } else { 1 }) {
+            assert!(operation["responses"][status].is_object(), "{id} lacks {status}");
+        }
         let error = &operation["responses"]["default"]["content"]["application/problem+json"]["schema"]["$ref"];
         assert_eq!(error, "#/components/schemas/Problem", "{route:?}");
         // A part of a file stands beside the whole.
@@ -219,6 +224,44 @@ async fn the_document_describes_the_routes() {
         let successes = operation["responses"].as_object().unwrap().keys().filter(is_success);
         assert_eq!(successes.count(), 1, "{route:?}");
     }
+}
+
+#[tokio::test]
+async fn lists_refer_to_their_items_and_answers_name_what_they_always_contain() {
+    let portal = TestPortal::start().await;
+    let document: Value = portal.anybody().get("/api/v1/openapi.json").await.json().await.unwrap();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    assert_eq!(
+        schemas["SessionList"]["properties"]["items"]["items"],
+        json!({ "$ref": "#/components/schemas/Session" })
+    );
+    assert!(
+        schemas.keys().all(|name| name.chars().all(|letter| letter.is_ascii_alphanumeric())),
+        "{:?}",
+        schemas.keys()
+    );
+    let (session, job) = (&schemas["Session"], &schemas["Job"]);
+    assert_eq!(session["required"].as_array().unwrap().len(), session["properties"].as_object().unwrap().len());
+    assert!(!job["required"].as_array().unwrap().contains(&json!("sweep")), "it is omitted for other jobs");
+    assert_eq!(job["properties"]["sweep"]["type"], "string", "{}", job["properties"]["sweep"]);
+    assert_eq!(schemas["QuotaChange"]["properties"]["gpus"]["type"], json!(["integer", "null"]));
+    assert_eq!(schemas["StoppedItem"]["properties"]["kind"]["enum"], json!(["session", "job", "sweep"]));
+    let content = &document["paths"]["/api/v1/files/content"]["get"]["responses"]["200"]["content"];
+    assert_eq!(content["application/octet-stream"]["schema"], json!({ "type": "string", "format": "binary" }));
+}
+
+#[tokio::test]
+async fn the_document_is_compressed_and_not_sent_twice() {
+    let portal = TestPortal::start().await;
+    let plain = portal.anybody().get("/api/v1/openapi.json").await;
+    assert_eq!(plain.headers()["cache-control"], "no-cache");
+    let tag = plain.headers()["etag"].to_str().unwrap().to_owned();
+    let plain = plain.bytes().await.unwrap();
+    let known = portal.anybody().with("if-none-match", &tag).get("/api/v1/openapi.json").await;
+    assert_eq!((known.status().as_u16(), known.bytes().await.unwrap().len()), (304, 0));
+    let packed = portal.anybody().with("accept-encoding", "gzip").get("/api/v1/openapi.json").await;
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+    assert!(packed.bytes().await.unwrap().len() < plain.len() / 4);
 }
 
 #[tokio::test]

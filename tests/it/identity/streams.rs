@@ -24,7 +24,7 @@ async fn nobody_has_more_streams_than_they_may() {
     assert_eq!((open.len(), refused.status().as_u16()), (64, 429));
     assert_eq!(refused.headers()["retry-after"], "5");
     let told: Value = refused.json().await.unwrap();
-    assert!(told["detail"].as_str().unwrap().contains("close some first"), "{told}");
+    assert!(told["detail"].as_str().unwrap().contains("Close some of them first"), "{told}");
     assert_eq!(alice.get("/api/v1/me").await.status(), 200, "everything else goes on");
     let bob = portal.sign_in("bob").await;
     assert_eq!(bob.get("/events").await.status(), 200, "one person's streams are nobody else's");

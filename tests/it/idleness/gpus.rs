@@ -98,7 +98,7 @@ async fn gpus_that_do_nothing_are_a_reason_to_stop() {
     let (plain, ..) = start(0).await;
     fs::write(&uses, format!("{} {its_agent} 60\n{} {lazy_agent} 3\n", its_gpu.unwrap(), lazy_gpu.unwrap())).unwrap();
     let mut reasons = Vec::new();
-    stopped_because(&house, &person, lazy, "Its GPUs stayed under 5 % for 8 s (override)", async || {
+    stopped_because(&house, &person, lazy, "Its GPU utilisation stayed below 5 % for 8 s (override)", async || {
         // Requests are use, but not of its GPUs.
         person.visit(&house, lazy, "/").await;
         let session = person.session(&house, lazy).await;
@@ -110,7 +110,7 @@ async fn gpus_that_do_nothing_are_a_reason_to_stop() {
     .await;
     assert!(!reasons.is_empty() && reasons.iter().all(|told| *told == (json!("idle.gpus"), json!("override"))));
     let warned: Vec<_> = person.history(&house, lazy, 0).await.into_iter().map(|(_, line)| line).collect();
-    let warned: Vec<_> = warned.iter().filter(|line| line.contains("4 s left: its GPUs do nothing")).collect();
+    let warned: Vec<_> = warned.iter().filter(|line| line.contains("4 s left: its GPUs are idle")).collect();
     assert_eq!(warned.len(), 1, "warned before, and once");
     assert!(house.log().contains("idle.gpus"), "and the log has it");
 

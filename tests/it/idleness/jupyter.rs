@@ -16,6 +16,7 @@ use super::{PATIENCE, runs, stopped};
 use crate::{
     life::{House, Person},
     needs,
+    wait::eventually,
 };
 
 type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
@@ -90,32 +91,33 @@ async fn silent_cells_and_detached_trainings_are_use_and_open_tabs_are_not() {
 async fn lab(house: &House, person: &Person) -> SessionId {
     let resources = json!({ "cpus": 4, "memory_bytes": 2_i64 << 30 });
     let id = person.start(house, json!({ "app": "jupyter", "resources": resources })).await;
-    let end = Instant::now() + PATIENCE;
-    loop {
+    eventually("it runs", async || {
         let session = person.session(house, id).await;
-        match session["state"].as_str() {
-            Some("running") => return id,
-            Some("ended") => panic!("it ended: {session}"),
-            _ => assert!(Instant::now() < end, "it does not start: {session}"),
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+        assert_ne!(session["state"], "ended", "{session}");
+        (session["state"] == "running").then_some(id)
+    })
+    .await
 }
 
 /// As a page asks for something by itself: no navigation.
-fn request(house: &House, person: &Person, method: &str, id: SessionId, path: &str) -> reqwest::RequestBuilder {
+pub fn request(house: &House, person: &Person, method: &str, id: SessionId, path: &str) -> reqwest::RequestBuilder {
     assert!(method.parse::<Method>().is_ok());
     person.request(house, method, &format!("/s/{id}{path}")).header("sec-fetch-mode", "cors")
 }
 
-struct Kernel {
-    id: String,
+pub struct Kernel {
+    pub id: String,
     socket: Socket,
 }
 
 /// A new kernel, and a socket to it.
 async fn kernel(house: &House, person: &Person, id: SessionId) -> Kernel {
-    let made = request(house, person, "POST", id, "/api/kernels").json(&json!({ "name": "python3" })).send().await;
+    kernel_of(house, person, id, "python3").await
+}
+
+/// The same, of the kind with this name.
+pub async fn kernel_of(house: &House, person: &Person, id: SessionId, name: &str) -> Kernel {
+    let made = request(house, person, "POST", id, "/api/kernels").json(&json!({ "name": name })).send().await;
     let made: Value = made.unwrap().json().await.unwrap();
     let kernel = made["id"].as_str().unwrap_or_else(|| panic!("no kernel: {made}")).to_owned();
     let url = format!("{}/s/{id}/api/kernels/{kernel}/channels", house.url).replace("http://", "ws://");
@@ -128,7 +130,7 @@ async fn kernel(house: &House, person: &Person, id: SessionId) -> Kernel {
 
 impl Kernel {
     /// Sends a cell and waits until the kernel says that it is busy with it.
-    async fn execute(&mut self, code: &str) {
+    pub async fn execute(&mut self, code: &str) {
         let message = json!({
             "header": { "msg_id": "cell", "username": "", "session": "tab", "msg_type": "execute_request",
                         "version": "5.3", "date": "2030-01-01T00:00:00Z" },
@@ -144,18 +146,43 @@ impl Kernel {
         self.until("idle").await;
     }
 
-    /// What the kernel says of the cell, not of other requests.
-    async fn until(&mut self, state: &str) {
+    /// Runs a cell and returns what it prints, or the name of its error.
+    pub async fn run(&mut self, code: &str) -> String {
+        self.execute(code).await;
+        self.until("idle").await
+    }
+
+    /// What the cell prints next.
+    pub async fn until_printed(&mut self) -> String {
+        loop {
+            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the cell prints something");
+            let Message::Text(text) = message.unwrap().unwrap() else { continue };
+            let message: Value = serde_json::from_str(&text).unwrap();
+            if message["parent_header"]["msg_id"] == "cell" && message["msg_type"] == "stream" {
+                return message["content"]["text"].as_str().unwrap().to_owned();
+            }
+        }
+    }
+
+    /// What the kernel says of the cell, not of other requests; returns what the cell prints until then.
+    pub async fn until(&mut self, state: &str) -> String {
+        let mut printed = String::new();
         let told = async {
             loop {
                 let Message::Text(text) = self.socket.next().await.unwrap().unwrap() else { continue };
                 let message: Value = serde_json::from_str(&text).unwrap();
                 let of_cell = message["parent_header"]["msg_id"] == "cell";
+                let (kind, content) = (&message["msg_type"], &message["content"]);
+                if of_cell && (kind == "stream" || kind == "error") {
+                    let field = if kind == "stream" { "text" } else { "ename" };
+                    printed.push_str(content[field].as_str().unwrap_or_default());
+                }
                 if of_cell && message["content"]["execution_state"] == state {
                     return;
                 }
             }
         };
         tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("the kernel is never {state}"));
+        printed
     }
 }

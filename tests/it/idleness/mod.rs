@@ -3,7 +3,7 @@
 //! a training goes on. Jupyter is `LYCEUM_TEST_PYTHON`'s, which `./test` provides.
 
 mod gpus;
-mod jupyter;
+pub mod jupyter;
 mod overridden;
 pub mod terminals;
 mod turns;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Waits until a session has ended because nobody used it; meanwhile `always` must hold.
 pub async fn stopped(house: &House, person: &Person, id: SessionId, always: impl AsyncFnMut()) {
-    stopped_because(house, person, id, "Nobody used it for ", always).await;
+    stopped_because(house, person, id, "Not used for ", always).await;
 }
 
 /// Waits until a session has ended for idleness of this kind; meanwhile `always` must hold.
@@ -51,7 +51,7 @@ pub async fn runs(house: &House, person: &Person, id: SessionId, why: &str) {
 }
 
 /// A directory that everybody can read.
-fn open_directory() -> tempfile::TempDir {
+pub fn open_directory() -> tempfile::TempDir {
     let directory = tempfile::Builder::new().prefix("ly-").tempdir_in("/tmp").unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     directory

@@ -48,12 +48,12 @@ async fn what_waited_is_released_unless_it_is_opened() {
     assert_eq!(noted(&house).await["idle_stops_at"], Value::Null);
     house.restart().await;
     assert_eq!(noted(&house).await["idle_stops_at"], Value::Null, "it is remembered");
-    stopped_because(&house, &person, ignored, "Its turn came at ", async || {
+    stopped_because(&house, &person, ignored, "It left the queue at ", async || {
         runs(&house, &person, opened, "its owner came").await;
         runs(&house, &person, first[2], "it did not wait").await;
     })
     .await;
     let ended = person.session(&house, ignored).await;
-    assert!(ended["detail"].as_str().unwrap().ends_with(" UTC and it was not opened within 20 s"), "{ended}");
+    assert!(ended["detail"].as_str().unwrap().ends_with(" UTC and was not opened within 20 s"), "{ended}");
     runs(&house, &person, opened, "its owner came").await;
 }

@@ -29,7 +29,7 @@ async fn an_ordinary_users_portal_serves_one_person() {
     let (status, refused) = other.ask(&house, "POST", "/sessions", &json!({ "app": "web" })).await;
     let detail = refused["detail"].as_str().unwrap_or_default();
     assert!(
-        status == 409 && detail.contains("serves one person only") && detail.contains("accounts.shared_uid"),
+        status == 409 && detail.contains("serves only one user") && detail.contains("accounts.shared_uid"),
         "{refused}"
     );
 
@@ -43,7 +43,7 @@ async fn an_ordinary_users_portal_serves_one_person() {
     person.state(&house, hungry, "running").await;
     let page =
         person.request(&house, "GET", &format!("/sessions/{hungry}")).send().await.unwrap().text().await.unwrap();
-    assert!(page.contains("limits of this session are watched, not enforced"), "{page}");
+    assert!(page.contains("limits of this session are monitored, not enforced"), "{page}");
     person.visit(&house, hungry, "/eat").await;
     person.ended(&house, hungry, "out_of_memory").await;
 

@@ -11,7 +11,7 @@ use lyceum::{
     db::audit,
     model::{
         RunId, Timestamp, UserId,
-        run::{Reading, Run, Source, Visibility},
+        run::{ReadProgress, Run, Source, Visibility},
     },
 };
 
@@ -56,7 +56,7 @@ async fn run(house: &House, owner: UserId, home: &str, number: usize, points: u3
         source: Source::External,
         visibility: Visibility::Private,
         group: None,
-        reading: Reading::default(),
+        reading: ReadProgress::default(),
         created_at: Timestamp(0),
     };
     let noted = audit::Entry { at: Timestamp(0), actor: "test", action: "test", subject: "test", detail: "" };

@@ -29,7 +29,7 @@ async fn others_go_on(house: &House, named: &str) {
     let page = admin.request(house, "GET", "/admin/health").send().await.unwrap().text().await.unwrap();
     assert!(page.contains(named), "the page names it too: {page}");
     let log = house.log();
-    let told = log.lines().filter(|line| line.contains("goes on without it") && line.contains(named)).count();
+    let told = log.lines().filter(|line| line.contains("loop item failed") && line.contains(named)).count();
     assert_eq!(told, 1, "it is logged once, not every round: {log}");
 }
 

@@ -88,7 +88,7 @@ async fn a_dataset_is_made_looked_at_and_removed() {
     fs::write(&document, text.replacen("\"version\": 2", "\"version\": 1", 1)).unwrap();
     fs::write(&manifest, fs::read(&manifest).unwrap()).unwrap();
     let (refused, said) = status(&house, &person, "GET", &format!("/datasets/{id}/items")).await;
-    assert!(refused == 409 && said.to_string().contains("make it again"), "{said}");
+    assert!(refused == 409 && said.to_string().contains("create it again"), "{said}");
 
     assert_eq!(status(&house, &person, "DELETE", &format!("/datasets/{id}?files=true")).await.0, 204);
     assert!(!folder.exists());
@@ -118,6 +118,20 @@ async fn a_build_that_fails_says_why_and_goes_on_when_it_is_asked_again() {
     let failed = state(&house, &person, &id, "failed").await;
     assert!(failed["detail"].as_str().unwrap().contains("only the class cat has enough"), "{failed}");
     add("dog", 8, 100);
+    let preview = |path: &str| json!({"spec": {"kind": "classification", "source": {"kind": "folder", "path": path}}});
+    let (code, found) = person.ask(&house, "POST", "/dataset-preview", &preview("~/pictures")).await;
+    assert_eq!((code, &found["splits"], &found["class_count"]), (200, &json!({"undivided": 16}), &json!(2)), "{found}");
+    let (code, refused) = person.ask(&house, "POST", "/dataset-preview", &preview("~/elsewhere")).await;
+    assert_eq!((code, &refused["errors"][0]["field"]), (422, &json!("spec.source.path")), "{refused}");
+    // A source that a build refuses is refused with the same reason.
+    fs::create_dir_all(home(&person).join("flat/train")).unwrap();
+    fs::create_dir_all(home(&person).join("flat/test")).unwrap();
+    for split in ["train", "test"] {
+        fs::write(home(&person).join(format!("flat/{split}/0.png")), png(8, 8, 5)).unwrap();
+    }
+    let (code, refused) = person.ask(&house, "POST", "/dataset-preview", &preview("~/flat")).await;
+    assert_eq!(code, 422, "{refused}");
+    assert!(refused["errors"][0]["message"].as_str().unwrap().contains("named like splits"), "{refused}");
     let (again, body) = status(&house, &person, "POST", &format!("/datasets/{id}/build")).await;
     assert_eq!((again, &body["state"]), (202, &json!("building")), "{body}");
     let ready = state(&house, &person, &id, "ready").await;

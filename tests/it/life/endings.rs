@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use lyceum::{
-    db::{Config, Db, extend::Extended},
+    db::{Config, Db, extend::ExtensionOutcome},
     model::{Clock, SessionId},
 };
 use nix::{
@@ -33,7 +33,7 @@ async fn every_end_has_its_reason() {
     );
     let failed = person.ended(&house, silent, "launch_failed").await;
     let detail = failed["detail"].as_str().unwrap();
-    assert!(detail.contains("did not answer within 6 seconds") && detail.contains("a licence that never comes"));
+    assert!(detail.contains("did not respond within 6 seconds") && detail.contains("a licence that never comes"));
     assert_eq!(person.session(&house, bystander).await["state"], "running", "the others' ends were not its own");
     let still_open = house.intervals().await.into_iter().filter(|interval| interval.to == i64::MAX).count();
     assert_eq!(still_open, 1, "what has ended holds nothing any more");
@@ -41,7 +41,7 @@ async fn every_end_has_its_reason() {
 
 async fn ends_by_itself(house: &House, person: &Person) {
     for (visit, reason, code, words) in [
-        ("/exit-0", "exited", json!(0), "ended by itself"),
+        ("/exit-0", "exited", json!(0), "ended (exit code 0)"),
         ("/exit-3", "exited", json!(3), "exit code 3"),
         ("/signal-11", "signal", json!(null), "SIGSEGV"),
     ] {
@@ -74,12 +74,12 @@ async fn out_of_memory(house: &House, person: &Person) {
     let record = house.record(id).unwrap();
     person.visit(house, id, "/eat").await;
     let ended = person.ended(house, id, "out_of_memory").await;
-    let sentence = "out of memory: it asked for 128 MB and used all of them: start again with 256 MB";
+    let sentence = "out of memory: it requested 128 MiB and used all of it: start again with 256 MiB";
     assert_eq!(ended["detail"], sentence, "{ended}");
     house.nothing_left(&record).await;
     let card = person.request(house, "GET", &format!("/sessions/{id}/card")).send().await.unwrap();
     let card = card.text().await.unwrap();
-    assert!(card.contains("Start again with 256 MB") && card.contains("value=\"256M\""), "{card}");
+    assert!(card.contains("Start again with 256 MiB") && card.contains("value=\"256M\""), "{card}");
     for _ in ["click", "double click"] {
         let again = person.request(house, "POST", &format!("/sessions/{id}/start-again")).body("memory=256M");
         let again = again.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
@@ -105,7 +105,7 @@ async fn supervisor_is_killed(house: &House, person: &Person) {
     let ended = person.ended(house, id, "signal").await;
     // Nobody asks every few seconds: the process's end itself is the news.
     assert!(begin.elapsed().as_secs() < 4, "{:?}", begin.elapsed());
-    assert!(ended["detail"].as_str().unwrap().contains("killed before it could say why"), "{ended}");
+    assert!(ended["detail"].as_str().unwrap().contains("killed before it could report why"), "{ended}");
     house.nothing_left(&record).await;
 }
 
@@ -132,7 +132,7 @@ async fn the_time_limit_ends_a_session_while_the_portal_was_away() {
     house.start().await;
 
     let ended = person.ended(&house, over, "time_limit").await;
-    assert!(ended["detail"].as_str().unwrap().starts_with("Its time of "), "{ended}");
+    assert!(ended["detail"].as_str().unwrap().starts_with("Reached its time limit of "), "{ended}");
     house.nothing_left(&ends).await;
     assert_eq!(person.session(&house, goes_on).await["state"], "running");
     assert_eq!(house.record(goes_on).unwrap().placement, stays.placement, "the very same process");
@@ -146,6 +146,6 @@ async fn let_time_pass(house: &House, id: SessionId) {
     let now = Clock::System.now();
     let from = session.expires_at.unwrap();
     let seconds = now.seconds_since(from) - 1;
-    assert_eq!(extended(&db, id, seconds, now).await, Extended::By(seconds));
+    assert_eq!(extended(&db, id, seconds, now).await, ExtensionOutcome::By(seconds));
     db.close().await;
 }

@@ -14,12 +14,6 @@ use super::{House, Person, eventually};
 /// What the portal may take more than before (KiB), whatever is asked of it.
 const MOST: u64 = 600 * 1024;
 
-fn memory(house: &House, field: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", house.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 /// Asks for everything at once, and says what was answered.
 async fn at_once(house: &House, person: &Person, paths: &[String]) -> Vec<(u16, Value)> {
     let asked = paths.iter().map(|path| person.ask(house, "GET", path, &Value::Null));
@@ -60,17 +54,17 @@ async fn no_file_takes_the_portals_memory() {
     db.set_model_job(model.id, JobId::new(), &directory, Timestamp(0)).await.unwrap();
     let of_model = |what: &str| format!("/models/{}/{what}", model.id);
 
-    let before = memory(&house, "VmRSS:");
+    let before = house.memory("VmRSS:");
     // Rows of two bytes; fields without an end; a row as wide as the file; as many rows as may be.
     let rows =
         (0..400_000).fold(String::from("path,label\n"), |rows, row| rows + &format!("{row}/{}\n", "x".repeat(90)));
     for (content, sentence) in [
-        (format!("path\n{}", "a\n".repeat(16 << 20)), Some("too many pictures")),
+        (format!("path\n{}", "a\n".repeat(16 << 20)), Some("too many images")),
         ("\",".repeat(16 << 20), None),
         (",".repeat(32 << 20), None),
         ("\"\n\",".repeat(8 << 20), None),
         (rows.replace("path,label", "path"), None),
-        (format!("{rows}x\n").replace("path,label", "path"), Some("too many pictures")),
+        (format!("{rows}x\n").replace("path,label", "path"), Some("too many images")),
     ] {
         fs::write(&manifest, content).unwrap();
         for (status, body) in at_once(&house, &person, &vec![items.clone(); 4]).await {
@@ -115,7 +109,7 @@ async fn no_file_takes_the_portals_memory() {
             assert!(matches!(status, 200 | 404 | 409 | 429 | 503), "{status} {body}");
         }
     }
-    let growth = memory(&house, "VmHWM:").saturating_sub(before);
+    let growth = house.memory("VmHWM:").saturating_sub(before);
     assert!(growth < MOST, "the portal took {growth} KiB more");
     assert_eq!(person.ask(&house, "GET", "/me", &Value::Null).await.0, 200);
 }

@@ -120,7 +120,7 @@ async fn nothing_of_the_starter_reaches_a_session() {
         looked += 1;
         todo.extend(children(pid));
     }
-    assert!(3 <= looked, "portal, helper and agent: {looked}");
+    assert!(looked >= 3, "portal, helper and agent: {looked}");
 }
 
 #[tokio::test]

@@ -127,7 +127,8 @@ async fn a_cancelled_job_leaves_no_process_behind() {
     let file = format!("{}/pid", home(&person));
     // Its grandchild leads a session of its own, has another parent, and ignores SIGTERM.
     let script = format!(
-        "#!/bin/sh\n(setsid sh -c 'trap \"\" TERM; echo $$ > {file}.new; mv {file}.new {file}; while :; do sleep 1; done' &) &\nwait\nsleep 600\n"
+        "#!/bin/sh\n(setsid sh -c 'trap \"\" TERM; echo $$ > {file}.new; mv {file}.new {file}; while :; do sleep 1; \
+         done' &) &\nwait\nsleep 600\n"
     );
     let id = submit(&house, &person, json!({ "script": script })).await;
     let pid: i32 =
@@ -158,7 +159,7 @@ async fn a_cancelled_job_leaves_no_process_behind() {
     let events = events.send().await.unwrap().text().await.unwrap();
     let ids: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("id:")).map(str::trim).collect();
     assert_eq!((ids[0], ids.last().unwrap().split('.').next()), ("1.3", Some("2")), "{events}");
-    assert!(events.contains("Its program runs"), "{events}");
+    assert!(events.contains("Program started"), "{events}");
 
     let (status, _) = person.ask(&house, "DELETE", &format!("/jobs/{id}"), &Value::Null).await;
     assert_eq!(status, 204);
@@ -233,11 +234,11 @@ async fn jobs_are_tried_again_and_follow_one_another() {
     let chained = submit(&house, &person, after("ok", &never)).await;
     for (id, words) in [(&never, "succeed"), (&anyway, "end"), (&rescue, "fail")] {
         let waits = job(&house, &person, id).await;
-        assert_eq!(waits["reasons"][0]["hint"], format!("Waits for ‘failing’ to {words}."), "{waits}");
+        assert_eq!(waits["reasons"][0]["hint"], format!("Waiting for ‘failing’ to {words}."), "{waits}");
     }
     fs::write(&go, "").unwrap();
     let refused = ended(&house, &person, &never, "refused").await;
-    assert_eq!(refused["detail"], "‘failing’, which it was to follow, did not succeed.", "{refused}");
+    assert_eq!(refused["detail"], "‘failing’, which it depends on, did not succeed.", "{refused}");
     ended(&house, &person, &chained, "refused").await;
     ended(&house, &person, &anyway, "exited").await;
     ended(&house, &person, &rescue, "exited").await;
@@ -250,7 +251,7 @@ async fn jobs_are_tried_again_and_follow_one_another() {
     person.ask(&house, "POST", &format!("/jobs/{endless}/cancel"), &Value::Null).await;
     ended(&house, &person, &endless, "stopped_by_owner").await;
     let told = ended(&house, &person, &waits, "refused").await;
-    assert_eq!(told["detail"], "‘endless’, which it was to follow, was cancelled.", "{told}");
+    assert_eq!(told["detail"], "‘endless’, which it depends on, was cancelled.", "{told}");
 
     for (who, request, field) in [
         (&stranger, after("any", &prep), "after[0].job"),
@@ -269,7 +270,8 @@ async fn a_portal_that_is_killed_goes_on_with_retries_and_with_those_who_wait() 
     let person = house.person();
     let (tries, go) = (format!("{}/tries", home(&person)), format!("{}/go", home(&person)));
     let script = format!(
-        "echo $LYCEUM_ATTEMPT >> {tries}\nwhile [ ! -e {go}$LYCEUM_ATTEMPT ]; do sleep 0.1; done\n[ $LYCEUM_ATTEMPT = 3 ]\n"
+        "echo $LYCEUM_ATTEMPT >> {tries}\nwhile [ ! -e {go}$LYCEUM_ATTEMPT ]; do sleep 0.1; done\n[ $LYCEUM_ATTEMPT = \
+         3 ]\n"
     );
     let request = json!({ "name": "prep", "script": script, "retries": 2, "retry_wait_seconds": 3 });
     let prep = submit(&house, &person, request).await;
@@ -311,7 +313,7 @@ async fn a_job_ends_at_its_time_limit() {
     assert!(running["expires_at"].is_string(), "{running}");
     let record = only_record(&house).await;
     let over = ended(&house, &person, &id, "time_limit").await;
-    assert_eq!(over["detail"], "Its time of 1 min was over", "{over}");
+    assert_eq!(over["detail"], "Reached its time limit of 1 min", "{over}");
     house.nothing_left(&record).await;
 }
 
@@ -352,7 +354,7 @@ async fn jobs_from_a_shell() {
     assert!(code == Some(0) && said.contains(" good ended: exit code 0"), "{said} {errors}");
     let id = said.split(' ').next().unwrap().to_owned();
     let (code, _, errors) = run(&["submit", "--wait", "--", "sh", "-c", "exit 3"]);
-    assert!(code == Some(1) && errors.contains("ended: exit code 3"), "{errors}");
+    assert!(code == Some(3) && errors.contains("ended: exit code 3"), "{errors}");
     let (code, said, errors) =
         run(&["submit", "--wait", "--after", &format!("any:{id}"), "--retries", "1", "--", "true"]);
     assert_eq!(code, Some(0), "{said} {errors}");
@@ -362,7 +364,7 @@ async fn jobs_from_a_shell() {
     }
     assert!(run(&["ls"]).1.starts_with("no jobs"));
     let (code, _, errors) = run(&["open", &id]);
-    assert!(code == Some(1) && errors.contains("opens inside one that runs"), "{errors}");
+    assert!(code == Some(1) && errors.contains("can only be opened in a running job"), "{errors}");
     let (_, all, _) = run(&["list", "--all"]);
     assert!(all.contains("good") && all.contains("ended: exit code 3"), "{all}");
 
@@ -388,7 +390,7 @@ async fn jobs_from_a_shell() {
     }
     assert_eq!(run(&["change", id]).0, Some(2), "nothing was said");
     let (code, _, errors) = run(&["change", id, "--visibility", "nobody"]);
-    assert!(code == Some(1) && errors.contains("visibility"), "{errors}");
+    assert!(code == Some(65) && errors.contains("visibility"), "{errors}");
     let (code, said, differs) = run(&["clone", id, "--name", "other", "--wait", "--env", "SEED=7", "--", "true"]);
     assert!(code == Some(0) && said.contains(" other ended: exit code 0"), "{said} {differs}");
     assert!(differs.contains("name: other instead of renamed\n") && differs.contains("variables.SEED: 7"), "{differs}");
@@ -403,7 +405,7 @@ async fn jobs_from_a_shell() {
     assert_eq!(person.get(&house, &format!("/jobs/{copied}")).await["attempt"], 2);
     let (code, said, errors) = run(&["delete", id, &copied]);
     assert!(code == Some(0) && said.lines().count() == 2, "{said} {errors}");
-    assert_eq!(run(&["show", &copied]).0, Some(1));
+    assert_eq!(run(&["show", &copied]).0, Some(66));
     assert_eq!(run(&["submit", "--env", "A", "--", "true"]).0, Some(2));
 }
 

@@ -32,7 +32,7 @@ async fn a_lost_database_is_not_taken_for_a_new_one() {
 
     fs::write(&database, "").unwrap();
     let said = refusal(&house);
-    for words in ["is empty", "started before", "keys/portal", "lyceum admin restore", "--begin-anew"] {
+    for words in ["is empty", "started before", "keys/portal", "lyceum admin restore", "--start-empty"] {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert_eq!(fs::metadata(&database).unwrap().len(), 0, "it is as it was");
@@ -55,7 +55,7 @@ async fn a_lost_database_is_not_taken_for_a_new_one() {
     fs::remove_file(&database).unwrap();
     let mut command = house.command(&["admin", "migrate"]);
     assert!(!command.output().unwrap().status.success());
-    house.begin_anew().await;
+    house.start_empty().await;
     assert_eq!(person.ask(&house, "GET", "/me", &serde_json::Value::Null).await.0, 401, "it knows nobody");
     // From then on it is a portal like any other.
     house.restart().await;
@@ -80,6 +80,6 @@ async fn tables_without_accounts_and_changes_without_a_database_are_lost_too() {
     let [file, changes] = ["lyceum.db", "lyceum.db-wal"].map(|name| other.path().join(name));
     fs::write(&changes, "changes").unwrap();
     let err = Db::open(&Config::default(), other.path()).await.unwrap_err();
-    assert!(err.to_string().contains("lyceum.db-wal is there"), "{err}");
+    assert!(err.to_string().contains("lyceum.db-wal exists"), "{err}");
     assert!(changes.exists() && !file.exists(), "they may be all that is left");
 }

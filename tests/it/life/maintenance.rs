@@ -17,9 +17,9 @@ async fn maintenance_of_the_command_line_drains_a_running_portal() {
     };
     assert_eq!(order(&house, &["status"], true), "off\n");
     let said = order(&house, &["on", "--until", "tomorrow"], false);
-    assert!(said.contains("--until: `tomorrow` is no time"), "{said}");
+    assert!(said.contains("--until: `tomorrow` is not a time"), "{said}");
     let said = order(&house, &["on", "--drain-at", "2h", "--until", "1h"], false);
-    assert!(said.contains("--drain-at: Maintenance is over by then"), "{said}");
+    assert!(said.contains("--drain-at: This is after the end of maintenance"), "{said}");
     assert_eq!(order(&house, &["status"], true), "off\n", "nothing half-written");
 
     let said = order(&house, &["on", "--until", "3h", "--message", "New disks."], true);

@@ -22,10 +22,12 @@ mod logs;
 mod lost;
 mod maintenance;
 pub mod models;
+mod never;
 mod operators;
 mod packages;
 pub mod person;
 mod restored;
+mod results;
 mod sweeps;
 mod systemd;
 pub mod together;
@@ -54,7 +56,7 @@ use lyceum::{
         process,
     },
     model::SessionId,
-    start::{self, Paths, Surroundings},
+    start::{self, Paths, ProcessEnvironment},
 };
 use serde_json::Value;
 
@@ -204,7 +206,7 @@ impl House {
 
     pub fn paths(&self) -> Paths {
         let uid = self.runs_as.as_ref().map_or(0, |person| person.uid);
-        start::layout(&Surroundings { uid, data: Some(self.data()), ..Surroundings::default() }).unwrap()
+        start::layout(&ProcessEnvironment { uid, data: Some(self.data()), ..ProcessEnvironment::default() }).unwrap()
     }
 
     /// `lyceum ARGUMENTS` with this house's settings and data.
@@ -252,8 +254,8 @@ impl House {
     }
 
     /// The same on an empty database, where the one it had is gone.
-    pub async fn begin_anew(&mut self) {
-        let before = self.spawn_with(&["--begin-anew"]);
+    pub async fn start_empty(&mut self) {
+        let before = self.spawn_with(&["--start-empty"]);
         self.until_ready(before).await;
     }
 
@@ -344,6 +346,13 @@ impl House {
 
     pub fn pid(&self) -> i32 {
         i32::try_from(self.portal.as_ref().expect("it serves").id()).unwrap()
+    }
+
+    /// Reads a field of `/proc/PID/status` of the portal, as `VmHWM:` (KiB).
+    pub fn memory(&self, field: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let value = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        value.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// The portal's one child.

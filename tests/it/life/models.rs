@@ -16,7 +16,7 @@ use super::{House, Person, eventually};
 use crate::needs::{met, variable};
 
 /// A portal whose default environment has Keras.
-async fn house() -> Option<House> {
+pub async fn house() -> Option<House> {
     house_with("").await
 }
 
@@ -33,7 +33,7 @@ async fn house_with(more: &str) -> Option<House> {
 }
 
 /// The id of a dataset that is ready.
-async fn made(house: &House, person: &Person, name: &str, spec: Value) -> String {
+pub async fn made(house: &House, person: &Person, name: &str, spec: Value) -> String {
     let (status, made) = person.ask(house, "POST", "/datasets", &json!({ "name": name, "spec": spec })).await;
     assert_eq!(status, 201, "{made}");
     let path = format!("/datasets/{}", made["id"].as_str().unwrap());
@@ -140,6 +140,10 @@ async fn a_model_learns_is_measured_asked_and_taken_away() {
     assert!(top.len() == classes.len() && (sum - 1.0).abs() < 1e-3, "{answer}");
     let told = items.iter().find(|one| one["path"] == row["path"]).unwrap();
     assert_eq!(top[0]["class"], told["predicted"], "the same as in the evaluation");
+    assert_eq!((&told["kind"], &told["scores"][0]["class"]), (&json!("classification"), &told["predicted"]));
+    assert_eq!((&told["scores"][0]["score"], told["scores"].as_array().unwrap().len()), (&told["confidence"], 3));
+    let curves = person.get(&house, &format!("{path}/curves")).await;
+    assert!(curves["roc"][0]["auc"].as_f64().unwrap() > 0.5 && curves["calibration"]["bins"][0]["count"].is_u64());
     let inside =
         async || Some(person.get(&house, &test).await).filter(|found| found["inspection"]["layers"].is_array());
     eventually("what its layers make of it", inside).await;
@@ -291,6 +295,36 @@ async fn asked_about_a_folder(house: &House, person: &Person, model: &str) {
     assert_eq!(reader.records().filter(|record| &record.as_ref().unwrap()[2] == "0").count(), zeros);
 }
 
+/// All digits, each in the folder of its class: they are scored as a count of the answers says.
+async fn scored_by_their_folders(house: &House, person: &Person, model: &str) {
+    let (status, asked) =
+        person.ask(house, "POST", &format!("{model}/infer?top=1"), &json!({ "path": "~/digits" })).await;
+    assert_eq!(status, 201, "{asked}");
+    let path = format!("{model}/tests/{}", asked["id"].as_str().unwrap());
+    let found = eventually("all are answered", async || {
+        let found = person.get(house, &path).await;
+        assert_ne!(found["state"], "failed", "{found}");
+        (found["state"] == "answered").then_some(found)
+    })
+    .await;
+    let answers = found["answers"].as_array().unwrap();
+    let scored: Vec<&Value> = answers.iter().filter(|one| one["top"].is_array()).collect();
+    let right = scored.iter().filter(|one| one["label"] == one["top"][0]["class"]).count();
+    let evaluation = &found["evaluation"];
+    assert_eq!(evaluation["metrics"]["pictures"].as_f64(), Some(f64::from(u32::try_from(scored.len()).unwrap())));
+    assert!((evaluation["metrics"]["accuracy"].as_f64().unwrap() - share(right, scored.len())).abs() < 1e-9);
+    let counts: Vec<Vec<u64>> = serde_json::from_value(evaluation["confusion"]["counts"].clone()).unwrap();
+    assert_eq!(counts.iter().flatten().sum::<u64>(), scored.len() as u64);
+    let table =
+        person.request(house, "GET", &format!("/api/v1{path}")).header("accept", "text/csv").send().await.unwrap();
+    let table = table.text().await.unwrap();
+    let mut reader = csv::Reader::from_reader(table.as_bytes());
+    assert_eq!(reader.headers().unwrap().iter().skip(2).take(2).collect::<Vec<_>>(), ["label", "correct"]);
+    assert_eq!(reader.records().filter(|record| &record.as_ref().unwrap()[3] == "true").count(), right);
+    let page = person.request(house, "GET", &path).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("Confusion matrix") && page.contains("Reliability diagram"), "{page}");
+}
+
 /// By a job of its owner's alone; a failure leaves the table.
 async fn measured_in_fewer_bits(house: &House, (person, other): (&Person, &Person), model: &str, dataset: &str) {
     let path = format!("{model}/precisions");
@@ -324,7 +358,7 @@ async fn measured_in_fewer_bits(house: &House, (person, other): (&Person, &Perso
     let (about, away) = (format!("{directory}/dataset.json"), format!("{directory}/away.json"));
     fs::rename(&about, &away).unwrap();
     let failed = ended("failed").await;
-    assert!(failed["detail"].as_str().unwrap().contains("no finished dataset"), "{failed}");
+    assert!(failed["detail"].as_str().unwrap().contains("not a complete dataset"), "{failed}");
     assert_eq!(failed["measured"], found["measured"]);
     fs::rename(&away, &about).unwrap();
 }
@@ -375,6 +409,7 @@ async fn lenet_reads_digits_and_is_gone_on_from() {
     assert!(layers["parameters"]["total"].as_u64().unwrap() > 10_000 && layers["macs"].as_u64().unwrap() > 100_000);
 
     asked_about_a_folder(&house, &person, &path).await;
+    scored_by_their_folders(&house, &person, &path).await;
     measured_in_fewer_bits(&house, (&person, &other), &path, &dataset).await;
 
     // Fine-tuned by itself, it knows its parent, and the parent its child.
@@ -468,7 +503,7 @@ async fn a_network_of_ones_own_learns() {
     assert!(good["layers"]["layers"].as_array().unwrap().iter().any(|one| one["name"] == "logits"), "{good}");
     let path = train(&house, &person, request(&program)).await;
     let model = trained(&house, &person, &path).await;
-    assert_eq!(model["network"], "of its own");
+    assert_eq!(model["network"], "custom");
     assert_eq!(model["program"], lyceum::models::program::example("classification"));
 
     let address = format!("/models/new?dataset={dataset}&like={}", model["id"].as_str().unwrap());

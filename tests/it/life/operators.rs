@@ -40,16 +40,16 @@ async fn printed_ids_work_and_one_bad_id_stops_nothing() {
             let (code, shown, errors) = shell(&house, whose, &["job", "show", id]);
             assert!(code == Some(0) && shown.split(' ').next().unwrap().ends_with(id), "{shown} {errors}");
         }
-        assert_eq!(shell(&house, &other, &["job", "show", id]).0, Some(1), "nobody else's");
+        assert_eq!(shell(&house, &other, &["job", "show", id]).0, Some(66), "nobody else's");
     }
     let (code, said, _) = shell(&house, &admin, &["session", "list", "--owner", "*"]);
     assert!(code == Some(0) && said.contains(&session[28..]), "{said}");
     assert_eq!(shell(&house, &admin, &["session", "log", &session[28..]]).0, Some(0));
     assert_eq!(shell(&house, &admin, &["session", "log", &session[..23]]).0, Some(0), "a beginning too");
     let (code, _, errors) = shell(&house, &admin, &["job", "cancel", &ids[0][..6]]);
-    assert!(code == Some(1) && ids.iter().all(|id| errors.contains(id)), "the candidates: {errors}");
+    assert!(code == Some(65) && ids.iter().all(|id| errors.contains(id)), "the candidates: {errors}");
     let (code, _, errors) = shell(&house, &admin, &["job", "cancel", "ffffffffff"]);
-    assert!(code == Some(1) && errors.contains("no job of yours, nor another"), "{errors}");
+    assert!(code == Some(66) && errors.contains("there is no job of yours, or visible to you"), "{errors}");
     assert_eq!(person.ask(&house, "GET", "/jobs?id=x'", &json!({})).await.0, 422);
     let of_part = person.get(&house, &format!("/jobs?id={}", &ids[1][28..])).await;
     assert_eq!((of_part["items"].as_array().unwrap().len(), &of_part["items"][0]["id"]), (1, &json!(ids[1])));
@@ -138,7 +138,7 @@ async fn a_group_is_stopped_with_its_jobs() {
     let (code, said, errors) = shell(&house, &admin, &["session", "stop", "--group", "course"]);
     assert_eq!(code, Some(0), "{said} {errors}");
     for id in [&session.to_string(), &runs, &waits, &retries, &sweep["id"].as_str().unwrap().to_owned()] {
-        assert!(said.lines().any(|line| line.contains(id) && line.ends_with("is stopped")), "{id}: {said}");
+        assert!(said.lines().any(|line| line.contains(id) && line.ends_with("was stopped")), "{id}: {said}");
     }
     person.ended(&house, session, "stopped_by_admin").await;
     for id in [&runs, &waits, &retries] {

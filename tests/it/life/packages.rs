@@ -96,7 +96,7 @@ async fn installed_once_and_seen_until_it_is_reset() {
     let listed = person.get(&house, "/me/environments").await["items"][0].clone();
     assert_eq!((&listed["environment"], &listed["current"]), (&json!("default"), &json!(true)), "{listed}");
     assert_eq!(listed["packages"], json!([{ "name": "ly_demo", "version": "1.0", "instead_of": null }]));
-    assert!(0 < listed["size_bytes"].as_i64().unwrap(), "{listed}");
+    assert!(listed["size_bytes"].as_i64().unwrap() > 0, "{listed}");
     let users: Vec<&Value> = listed["used_by"].as_array().unwrap().iter().map(|session| &session["id"]).collect();
     assert!(users.len() == 2 && users.contains(&&json!(first.to_string())), "{listed}");
     let name = listed["name"].as_str().unwrap();
@@ -173,7 +173,7 @@ async fn an_environment_of_ones_own() {
         ("~/envs/old", "python_too_old", "3.8 or later"),
         ("~/envs/bare", "package_missing", "uv pip install -p"),
         ("~/envs/conda", "package_missing", "conda install -p"),
-        ("~/envs/../x", "dot_dot", "write the path out"),
+        ("~/envs/../x", "dot_dot", "write the full path"),
     ] {
         let (status, body) = start("jupyter", path).await;
         let error = &body["errors"][0];

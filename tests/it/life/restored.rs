@@ -32,7 +32,7 @@ async fn what_an_older_backup_does_not_know_goes_on() {
         let answer = reqwest::get(&ready).await.ok()?;
         if answer.status() == 200 { answer.text().await.ok() } else { None }
     });
-    assert!(told.await.contains("strangers: 1 run that the database does not know"));
+    assert!(told.await.contains("orphans: 1 running but not in the database"));
     let pid = record.placement.pid;
     assert!(house.log().contains(&format!("\"pid\":{pid}")), "{}", house.log());
     assert!(processes(&record).contains(&pid), "it goes on");

@@ -109,14 +109,14 @@ async fn a_sweep_is_paused_and_stopped_and_the_queue_is_held() {
     })
     .await;
     let job = person.get(&house, &format!("/jobs/{waiting}")).await;
-    assert_eq!(job["reasons"][0]["hint"], "The owner has paused their waiting jobs.", "{job}");
+    assert_eq!(job["reasons"][0]["hint"], "The owner paused their pending jobs.", "{job}");
     let (status, _) = person.ask(&house, "POST", "/jobs/queue/pause", &json!({ "everybody": true })).await;
     assert_eq!(status, 403);
     admin.ask(&house, "POST", "/jobs/queue/pause", &json!({ "everybody": true, "note": "a new disk" })).await;
     person.ask(&house, "POST", "/jobs/queue/resume", &json!({})).await;
     eventually("an administrator holds it", async || {
         let job = person.get(&house, &format!("/jobs/{waiting}")).await;
-        job["reasons"][0]["hint"].as_str()?.ends_with("has paused the queue of jobs: a new disk").then_some(())
+        job["reasons"][0]["hint"].as_str()?.ends_with("paused the job queue: a new disk").then_some(())
     })
     .await;
     admin.ask(&house, "POST", "/jobs/queue/resume", &json!({ "everybody": true })).await;
@@ -155,7 +155,7 @@ async fn the_best_is_known_and_who_is_behind_is_ended() {
     assert_eq!(over["best"]["parameters"]["level"], "1", "{over}");
     let last = &over["items"][3];
     assert_eq!(last["state"], "cancelled", "{last}");
-    assert!(last["detail"].as_str().unwrap().starts_with("Ended early: its best loss at step "), "{last}");
+    assert!(last["detail"].as_str().unwrap().starts_with("Stopped early: its best loss at step "), "{last}");
     assert_eq!(words(&over)[..3], ["succeeded", "succeeded", "succeeded"], "{over}");
 }
 

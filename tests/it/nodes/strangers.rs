@@ -20,7 +20,7 @@ use lyceum::{
     nodes::{self, Identity, Nodes, PublicKey, tls},
     protocol::{
         NodeSetup, files,
-        node::{AWAY, Call, Door, OPEN},
+        node::{APP_UNAVAILABLE, Call, Door, OPEN},
     },
 };
 use parking_lot::Mutex;
@@ -137,7 +137,7 @@ async fn there_are_no_other_doors() {
     let agent = Agent::with(session, "jupyter", setup.clone(), stage.nodes.link(1, NODE));
     let port = agent.port().await;
     assert_eq!(ask(port, &portal, public(&setup), "agent.sock").await.unwrap().0, OPEN);
-    assert_eq!(ask(port, &portal, public(&setup), "port").await.unwrap().0, AWAY, "it has none");
+    assert_eq!(ask(port, &portal, public(&setup), "port").await.unwrap().0, APP_UNAVAILABLE, "it has none");
     let long = "a".repeat(10_000);
     for name in ["", "/etc/passwd", "../x", "log", "app.sock ", "22", "127.0.0.1:22", "app.sock\0", &long] {
         assert!(ask(port, &portal, public(&setup), name).await.is_err(), "{name:?}");
@@ -147,7 +147,7 @@ async fn there_are_no_other_doors() {
     let _theirs = std::os::unix::net::UnixListener::bind(elsewhere.path().join("x")).unwrap();
     std::fs::remove_file(&own).unwrap();
     symlink(elsewhere.path().join("x"), &own).unwrap();
-    assert_eq!(ask(port, &portal, public(&setup), "app.sock").await.unwrap().0, AWAY);
+    assert_eq!(ask(port, &portal, public(&setup), "app.sock").await.unwrap().0, APP_UNAVAILABLE);
 }
 
 /// Passes bytes on to an agent and keeps what the portal sent.

@@ -148,6 +148,7 @@ impl Agent {
             node: Some(setup),
             inherits: Vec::new(),
             surroundings: None,
+            gpus: None,
         };
         let file = run.join(files::LAUNCH);
         write_own(&file, &serde_json::to_vec(&launch).unwrap());
@@ -228,6 +229,8 @@ fn app(session: SessionId, kind: &str, base: &TempDir, socket: &std::path::Path)
         ready,
         beside: None,
         start: lyceum::protocol::ProgramStart::default(),
+        container: None,
+        kernels: Vec::new(),
     }
 }
 

@@ -11,7 +11,8 @@ use lyceum::{
     model::{
         EndReason, Loops, Role, UserId,
         notification::{Delivery, Event, Notification, Way, Webhook},
-        run::{Reading, Unread},
+        quota::Reason,
+        run::{ReadProgress, UnreadAttempt},
     },
     notifications::{Config, Notifications, Tls, WishesRequest},
 };
@@ -21,7 +22,7 @@ use tokio_rustls::rustls::{ServerConfig, pki_types::PrivateKeyDer};
 
 use self::servers::{Hook, MailServer};
 use crate::{
-    db::{begun, exited, new_attempt},
+    db::{begun, exited, new_attempt, new_session, sessions::reason, waiting},
     portal::TestPortal,
 };
 
@@ -70,10 +71,11 @@ impl Scene {
         let job = begun(db, &new).await.job;
         assert!(db.begin_start(new.id, now).await.unwrap());
         assert!(db.mark_running(new.id, now, now.plus_seconds(86_400)).await.unwrap());
-        let unread = Unread { job, owner: self.user, session: new.id, directory: "/home/ada/runs".to_owned() };
+        let unread = UnreadAttempt { job, owner: self.user, session: new.id, directory: "/home/ada/runs".to_owned() };
         db.read_attempt(&unread, "/home/ada/runs", now).await.unwrap();
         let run = db.run_of_job(job).await.unwrap().unwrap();
-        let reading = Reading { points: 7, curves: 1, read_at: Some(now), grown_at: Some(now), ..run.reading.clone() };
+        let reading =
+            ReadProgress { points: 7, curves: 1, read_at: Some(now), grown_at: Some(now), ..run.reading.clone() };
         db.note_reading(run.id, &reading, now).await.unwrap();
         run
     }
@@ -225,7 +227,7 @@ async fn a_webhook_is_not_led_elsewhere() {
         scene.round().await;
         let latest = scene.latest().await.remove(0);
         assert_eq!(latest.state, state, "{status}");
-        assert_eq!(latest.error.unwrap(), format!("The webhook answered {status}."));
+        assert_eq!(latest.error.unwrap(), format!("The webhook returned status {status}."));
     }
     assert!(hook.posts().iter().all(|post| post.path == "/hook"), "no redirect is followed");
     assert_eq!(hook.posts().len(), 3);
@@ -243,7 +245,7 @@ async fn webhook_ssrf() {
         scene.round().await;
         let latest = scene.latest().await.remove(0);
         assert_eq!(latest.state, Delivery::Failed, "{url}");
-        assert_eq!(latest.error.unwrap(), "The webhook's host has an address that this portal does not call.", "{url}");
+        assert_eq!(latest.error.unwrap(), "The webhook's host has an address that this portal may not call.", "{url}");
     }
     assert_eq!(hook.posts().len(), 0);
     // A host that was taken off the list since is called no more.
@@ -329,7 +331,7 @@ async fn values_that_are_no_numbers_and_stalls_are_told() {
     let told = scene.latest().await;
     assert_eq!((told.len(), mails.mails().len()), (2, 2), "{told:?}");
     assert_eq!(told[0].message.title, "Job ‘train’ may be stuck");
-    assert_eq!(told[0].message.text, "It runs, and its curves have not grown for 2 min.");
+    assert_eq!(told[0].message.text, "It runs, but its curves have not grown for 2 min.");
 }
 
 #[tokio::test]
@@ -416,9 +418,7 @@ async fn wishes_over_the_api_and_the_page() {
     assert_eq!(row.detail, "failed: ada@example.org, https://hooks.example.org/x");
 
     let page = ada.get("/settings").await.text().await.unwrap();
-    assert!(
-        page.contains(&secret) && page.contains("ada@example.org") && page.contains("A test of your notifications")
-    );
+    assert!(page.contains(&secret) && page.contains("ada@example.org") && page.contains("Test of your notifications"));
     let form = [("events", "finished"), ("mail", "nobody"), ("webhook", ""), ("stalled_minutes", "5")];
     let answer = ada.post_form("/settings/notifications", &form).await;
     assert_eq!(answer.status(), 422);
@@ -432,4 +432,29 @@ async fn wishes_over_the_api_and_the_page() {
     let found = get().await;
     assert_eq!((&found["events"], &found["stalled_after_seconds"]), (&json!(["finished"]), &json!(300)), "{found}");
     assert_eq!(found["webhook"], Value::Null);
+}
+
+/// Why something waits is shown where it is looked at. It is no event: however often it changes, no message leaves.
+#[tokio::test]
+async fn reasons_that_change_are_not_told() {
+    let server = MailServer::start(None).await;
+    let scene = Scene::new(by_mail(server.port)).await;
+    scene.wish(wishes(true, None)).await;
+    let (db, session, job) = (scene.portal.db(), new_session(scene.user, 0), new_attempt(scene.user, "waits", None));
+    waiting(db, &session).await;
+    waiting(db, &job).await;
+    for round in 0..50 {
+        let reason = Reason { hint: format!("{round} of 50 GPUs are free."), ..reason("All GPUs are in use.") };
+        let noted = db.note_reasons(&[(session.id, vec![reason.clone()]), (job.id, vec![reason])]).await.unwrap();
+        assert_eq!(noted.len(), 2, "it is another one each time");
+        scene.round().await;
+    }
+    assert_eq!((scene.latest().await, server.mails()), (Vec::new(), Vec::new()));
+    assert_eq!(scene.told.unseen(scene.user).await.unwrap().1, 0);
+    // Its end is notified once.
+    assert!(db.end_session(job.id, &Ending { exit_code: Some(1), ..exited(scene.portal.clock.now()) }).await.unwrap());
+    for _ in 0..3 {
+        scene.round().await;
+    }
+    assert_eq!(scene.states().await, [Delivery::Sent]);
 }

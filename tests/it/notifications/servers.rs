@@ -143,7 +143,7 @@ enum Next {
 async fn read<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut BufStream<S>) -> Option<String> {
     let mut line = String::new();
     let count = stream.read_line(&mut line).await.ok()?;
-    (0 < count).then(|| line.trim_end_matches(['\r', '\n']).to_owned())
+    (count > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 async fn say<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut BufStream<S>, line: &str) -> Option<()> {

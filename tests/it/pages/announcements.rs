@@ -67,7 +67,7 @@ fn row(word: &Word, level: Level, text: &str, from: i64, to: Option<i64>, on_log
 pub fn announcements(word: &Word) -> AnnouncementsPage {
     AnnouncementsPage {
         layout: layout(word).at(Nav::Administration),
-        notice: Some("The announcement is made.".to_owned()),
+        notice: Some("The announcement was published.".to_owned()),
         errors: Vec::new(),
         active: vec![
             row(word, Level::Critical, "The cooling has failed: save your work now.", -600, Some(3600), true),
@@ -93,9 +93,9 @@ pub fn announcements_wrong(word: &Word) -> AnnouncementsPage {
     AnnouncementsPage {
         notice: None,
         errors: vec![
-            error("text", "Say something."),
-            error("from", "Write a day and a time in UTC, as 2030-01-31T18:00."),
-            error("to", "It ends before it begins: choose a later end."),
+            error("text", "Enter a text."),
+            error("from", "Enter a date and time in UTC, as in 2030-01-31T18:00."),
+            error("to", "The end is before the start. Enter a later end."),
         ],
         active: Vec::new(),
         coming: Vec::new(),
@@ -134,7 +134,7 @@ pub fn maintenance(word: &Word) -> MaintenancePage {
         notice: None,
         errors: vec![FieldError {
             field: "drain_at".to_owned(),
-            message: word("Say when the sessions that run are ended."),
+            message: word("Enter the time when running sessions are ended."),
         }],
         phase: None,
         says: None,
@@ -151,7 +151,7 @@ pub fn maintenance(word: &Word) -> MaintenancePage {
 
 pub fn maintenance_on(word: &Word) -> MaintenancePage {
     MaintenancePage {
-        notice: Some("It is ordered, and everybody reads it on their pages.".to_owned()),
+        notice: Some("Maintenance was scheduled. All users see it on their pages.".to_owned()),
         errors: Vec::new(),
         phase: Some(Phase::Active),
         says: Some(AnnouncementLine::of_maintenance(&drain(word), NOW).sentence),
@@ -199,7 +199,7 @@ pub fn health(word: &Word) -> HealthPage {
     let findings = vec![
         health::database(Some(&database)),
         health::backup(&database, NOW).unwrap(),
-        Finding::new("scheduler", finding::Level::Ok, "local: the helper is there, as root"),
+        Finding::new("scheduler", finding::Level::Ok, "local: the helper is running as root"),
         health::directory(&servers, &contact, NOW),
         Finding::new("environment default", finding::Level::Note, word("is being built: 36 %, Installing jaxlib")),
         finding::free_space(2 << 30, &word("/var/lib/lyceum/private")),
@@ -207,7 +207,7 @@ pub fn health(word: &Word) -> HealthPage {
     ];
     let loops = vec![
         line("access", 1, 0, None),
-        line("audit log", 1, 2, Some("handing rows of the audit log to /dev/log; they are kept and handed over later")),
+        line("audit log", 1, 2, Some("failed to send audit log entries to /dev/log; they are kept and sent later")),
         line("directory", 300, 10_002, None),
         line("sessions", 3, 41, None),
     ];

@@ -34,7 +34,7 @@ pub fn audit(word: &Word) -> AuditPage {
                 "gpus=4, was 1; memory_bytes=206158430208 until 2026-12-01T00:00:00Z (thesis), was inherit",
                 "",
             ),
-            line(4708, "(unknown name)", "sign_in.failed", "(unknown name)", "no such account", "192.0.2.99"),
+            line(4708, "(unknown name)", "sign_in.failed", "(unknown name)", "unknown account", "192.0.2.99"),
             line(
                 4707,
                 "alice",
@@ -51,7 +51,7 @@ pub fn audit(word: &Word) -> AuditPage {
 
 /// With a filter that is none.
 pub fn audit_wrong(word: &Word) -> AuditPage {
-    let message = "Write a day as 2030-01-31.".to_owned();
+    let message = "Enter a date, as in 2030-01-31.".to_owned();
     AuditPage {
         asked: AuditFilter { from: word("yesterday"), ..AuditFilter::default() },
         errors: vec![FieldError { field: "from".to_owned(), message }],

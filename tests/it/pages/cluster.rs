@@ -28,12 +28,12 @@ pub fn cluster(word: &Word) -> ClusterPage {
         ..gpu(word, &format!("5:{number}"), ("free", "Free"), 0)
     };
     let outside = GpuRow {
-        why: Some("Programs outside the portal compute on it, so it is not given out.".to_owned()),
-        outside: BTreeSet::from([word("carol (process 48211, 12 GB)")]),
-        ..gpu(word, "3", ("outside", "Busy outside"), 71)
+        why: Some("It is busy with processes outside Lyceum, so it is not allocated.".to_owned()),
+        outside: BTreeSet::from([word("carol (process 48211, 12 GiB)")]),
+        ..gpu(word, "3", ("outside", "Busy (external)"), 71)
     };
     let down = GpuRow {
-        why: Some("It has fallen off the bus; a restart of the machine usually brings it back.".to_owned()),
+        why: Some("The GPU has fallen off the bus. A restart of the machine usually fixes this.".to_owned()),
         percent: None,
         memory: None,
         facts: Vec::new(),
@@ -44,16 +44,16 @@ pub fn cluster(word: &Word) -> ClusterPage {
         health: vec![
             "1 uncorrected memory error".to_owned(),
             "2 retired pages".to_owned(),
-            "slowed by heat".to_owned(),
+            "thermal throttling".to_owned(),
         ],
         worries: true,
         ..gpu(word, "1", ("running", "In use"), 96)
     };
     ClusterPage {
         layout: layout(word).at(Nav::Cluster),
-        notice: Some("The owner is asked: it stands on the card of the session, or on the job’s page, now."),
+        notice: Some("The owner was asked. The question is shown on the card of the session or the page of the job."),
         node: node(word),
-        isolation: Some("Kept apart: a session can open its own GPUs alone."),
+        isolation: Some("Isolated: a session can only use its own GPUs."),
         empty: None,
         gpus: vec![
             GpuRow { holder: mine, ..gpu(word, "0", ("running", "In use"), 87) },
@@ -85,9 +85,7 @@ pub fn counted(word: &Word) -> ClusterPage {
     };
     ClusterPage {
         notice: None,
-        isolation: Some(
-            "Counted only: no driver stands behind these GPUs. They are numbered and given out, and nothing is measured.",
-        ),
+        isolation: Some("No NVIDIA driver: GPUs are allocated by count only, without metrics or isolation."),
         gpus: vec![counted("0", ("running", "In use")), counted("1", ("free", "Free"))],
         free: 1,
         idle: Vec::new(),
@@ -101,7 +99,7 @@ pub fn none(word: &Word) -> ClusterPage {
         isolation: None,
         empty: Some(NoGpus::NoDriver {
             library: word("libnvidia-ml.so.1"),
-            why: "the library is not there".to_owned(),
+            why: "the library is not installed".to_owned(),
         }),
         gpus: Vec::new(),
         free: 0,
@@ -122,11 +120,11 @@ fn node(word: &Word) -> NodeStrip {
     NodeStrip {
         name: word("node003"),
         meters: vec![
-            meter("gpus", "GPUs held", 2, 7, Unit::Count),
-            meter("cpus", "cores held", 26, 64, Unit::Count),
-            meter("memory_bytes", "memory held", 144 * GIB, 512 * GIB, Unit::Bytes),
+            meter("gpus", "GPUs allocated", 2, 7, Unit::Count),
+            meter("cpus", "cores allocated", 26, 64, Unit::Count),
+            meter("memory_bytes", "memory allocated", 144 * GIB, 512 * GIB, Unit::Bytes),
         ],
-        facts: vec![word("NVIDIA driver 550.54.15"), "load 12.4".to_owned(), "361 GB of memory not in use".to_owned()],
+        facts: vec![word("NVIDIA driver 550.54.15"), "load 12.4".to_owned(), "361 GiB of memory available".to_owned()],
     }
 }
 
@@ -190,7 +188,7 @@ fn matrix() -> Matrix {
     Matrix {
         rows: (0..6).map(|one| (one.to_string(), (0..6).map(|other| cell(one, other)).collect())).collect(),
         legend: vec![
-            ("NV#".to_owned(), "NVLink, and how many of them"),
+            ("NV#".to_owned(), "number of NVLink connections"),
             ("PIX".to_owned(), "one PCIe switch"),
             ("SYS".to_owned(), "across the processors of the machine"),
         ],

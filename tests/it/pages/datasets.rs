@@ -4,9 +4,10 @@
 use lyceum::{
     datasets::build::{
         document::{Counts, Image},
+        inspect::{ClassCount, Inspection},
         spec::Resize,
     },
-    model::DatasetState,
+    model::{DatasetState, JobId},
     web::{page::Nav, views::*},
 };
 
@@ -35,7 +36,7 @@ pub fn list(word: &Word) -> DatasetsPage {
     let rows = [("Street scenes, summer", Ready), ("fashion-mnist", Building), ("x-rays", Failed), ("try", Cancelled)];
     DatasetsPage {
         layout: layout(word).at(Nav::Datasets),
-        notice: Some("The dataset is forgotten.".to_owned()),
+        notice: Some("The dataset was removed.".to_owned()),
         search: word("s"),
         rows: rows.map(|(name, state)| row(word, name, state, (state == Ready).then_some("grace"))).into(),
         first_href: None,
@@ -54,14 +55,35 @@ pub fn new(word: &Word) -> NewDatasetPage {
         form,
         groups: vec![word("vision"), word("speech")],
         errors: Vec::new(),
+        preview: None,
+        is_preview: false,
     }
+}
+
+pub fn previewed(word: &Word) -> NewDatasetPage {
+    let class = |name: &str, count| ClassCount { name: word(name), count };
+    let preview = Inspection {
+        kind: "classification".to_owned(),
+        source: "folder".to_owned(),
+        layout: word("splits train/, val/ with class folders in them"),
+        images: 1234,
+        splits: [("train".to_owned(), 1000), ("val".to_owned(), 200)].into(),
+        class_count: 2,
+        classes: vec![class("cat", 600), class("dog", 600)],
+        broken: 1,
+        left_out: 33,
+        boxes_dropped: 0,
+        note_count: 1,
+        notes: vec![word("test/1.png: in the split test/, but not in the folder of a class")],
+    };
+    NewDatasetPage { preview: Some(preview), ..new(word) }
 }
 
 pub fn wrong(word: &Word) -> NewDatasetPage {
     let fault = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
     let errors = vec![
         fault("name", "Give it a name."),
-        fault("spec.source.path", "There is no such file or folder."),
+        fault("spec.source.path", "File or folder not found."),
         fault("spec.width", "From 1 to 4096 pixels."),
     ];
     NewDatasetPage { errors, ..new(word) }
@@ -69,6 +91,7 @@ pub fn wrong(word: &Word) -> NewDatasetPage {
 
 fn page(word: &Word, state: DatasetState) -> DatasetPage {
     DatasetPage {
+        job: Some(JobId::new()),
         layout: layout(word).at(Nav::Datasets),
         row: row(word, "Street scenes, summer", state, None),
         directory: word("/home/ada/datasets/street-scenes"),
@@ -83,15 +106,15 @@ fn page(word: &Word, state: DatasetState) -> DatasetPage {
 }
 
 pub fn building(word: &Word) -> DatasetPage {
-    let told = "read 3300 of 12431 (26 %), 31 broken, 410 a second, 0:22 min left";
+    let told = "read 3300 of 12431 (26 %), 31 broken, 410 images/s, 0:22 min left";
     DatasetPage { progress: Some((3300, 12_431, told.to_owned())), ..page(word, DatasetState::Building) }
 }
 
 pub fn failed(word: &Word) -> DatasetPage {
-    let detail = word("/home/ada/pictures: only the class cat has enough whole pictures");
+    let detail = word("/home/ada/pictures: only the class cat has enough usable images");
     DatasetPage {
         detail,
-        unreachable: Some(word("The folder is not open to your account.")),
+        unreachable: Some(word("Your account has no access to this folder.")),
         ..page(word, DatasetState::Failed)
     }
 }
@@ -103,7 +126,7 @@ pub fn show(word: &Word) -> DatasetPage {
     });
     let card = |(n, name): (u32, &str)| ItemCard {
         path: word(&format!("camera {n}/{name} 000{n}.jpg")),
-        caption: word(if n == 3 { "the JPEG is cut off" } else { "" }),
+        caption: word(if n == 3 { "the JPEG is truncated" } else { "" }),
         is_broken: n == 3,
         split: if n == 3 { "" } else { "train" },
         size: "1920 × 1080".to_owned(),

@@ -29,7 +29,7 @@ pub fn folder(word: &Word) -> FilesPage {
     let column = |label, sorted| Column { label, href: "/files?path=/home/alice&sort=size".to_owned(), sorted };
     FilesPage {
         layout: layout(word).at(Nav::Files),
-        notice: Some("The folder is made.".to_owned()),
+        notice: Some("The folder was created.".to_owned()),
         error: None,
         roots: vec![
             RootTab { name: word("Home"), href: "/files".to_owned(), is_current: true },

@@ -4,8 +4,9 @@
 use askama::Template;
 use lyceum::{
     model::{
-        EndReason, GpuInventory, Resources, Role, Session, SessionId, Timestamp,
+        EndReason, GpuInventory, Role, Session, SessionId, Timestamp,
         ending::{Cause, Deadline},
+        quota,
         size::GIB,
     },
     protocol::{Package, Sample},
@@ -24,6 +25,7 @@ pub const NOW: Timestamp = Timestamp(1_795_185_000_000);
 pub type Word = dyn Fn(&str) -> String;
 
 /// All pages by name.
+#[expect(clippy::too_many_lines, reason = "one list names every page")]
 pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
     let draw = |page: &dyn askama::DynTemplate| page.dyn_render().unwrap();
     let mut pages = vec![
@@ -35,8 +37,11 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("home-empty", draw(&home_empty(word))),
         ("notices", with_notices(&draw(&home_empty(word)), word)),
         ("home-building", draw(&home_building(word))),
-        ("new", draw(&new_session(word))),
-        ("new-wrong", draw(&new_session_wrong(word))),
+        ("sessions", draw(&super::session_list::list(word))),
+        ("sessions-empty", draw(&super::session_list::empty(word))),
+        ("search", draw(&super::session_list::search(word))),
+        ("new", draw(&super::session_form::new_session(word))),
+        ("new-wrong", draw(&super::session_form::wrong(word))),
         ("jobs", draw(&super::jobs::list(word))),
         ("jobs-empty", draw(&super::jobs::empty(word))),
         ("sweeps", draw(&super::sweeps::list(word))),
@@ -54,6 +59,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("datasets", draw(&super::datasets::list(word))),
         ("datasets-empty", draw(&super::datasets::empty(word))),
         ("dataset-new", draw(&super::datasets::new(word))),
+        ("dataset-preview", draw(&super::datasets::previewed(word))),
         ("dataset-wrong", draw(&super::datasets::wrong(word))),
         ("dataset", draw(&super::datasets::show(word))),
         ("dataset-building", draw(&super::datasets::building(word))),
@@ -94,6 +100,8 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("maintenance", draw(&super::announcements::maintenance(word))),
         ("maintenance-on", draw(&super::announcements::maintenance_on(word))),
         ("health", draw(&super::announcements::health(word))),
+        ("images", draw(&super::images::images(word))),
+        ("images-wrong", draw(&super::images::images_wrong(word))),
         ("runs", draw(&super::runs::runs(word))),
         ("runs-wrong", draw(&super::runs::runs_wrong(word))),
         ("run", draw(&super::runs::run(word))),
@@ -109,13 +117,13 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
     {
         pages.push((name, draw(&show(word, &session))));
     }
-    let waiting = Waiting::new(
+    let waiting = WaitingPage::new(
         portal(word),
         Card::new(&starting(word), &context(word)),
         ShowSession::steps(&starting(word), None),
     );
     let queued =
-        Waiting::new(bare(word), Card::new(&queued(word), &context(word)), ShowSession::steps(&queued(word), None));
+        WaitingPage::new(bare(word), Card::new(&queued(word), &context(word)), ShowSession::steps(&queued(word), None));
     pages.push(("waiting", draw(&waiting)));
     pages.push(("waiting-queued", draw(&queued)));
     pages.push(("ended", draw(&Ended::new(portal(word), Card::new(&out_of_memory(word), &context(word))))));
@@ -176,7 +184,7 @@ fn login(word: &Word) -> Login {
 
 fn login_by_proxy(word: &Word) -> Login {
     Login {
-        notice: Some("You are signed out.".to_owned()),
+        notice: Some("You have signed out.".to_owned()),
         first_password_file: None,
         by_proxy: Some(word("alice")),
         // The site's own setting, checked at the start.
@@ -186,15 +194,15 @@ fn login_by_proxy(word: &Word) -> Login {
 }
 
 fn login_by_proxy_refused(word: &Word) -> Login {
-    let error =
-        "Your organisation's sign-in says that you are alice, who may not enter this portal. Ask an administrator.";
+    let error = "You are signed in to your organisation as alice. This account is not allowed to use this portal. Ask \
+                 an administrator.";
     Login { notice: None, error: Some(error.to_owned()), ..login_by_proxy(word) }
 }
 
 fn login_wrong(word: &Word) -> Login {
     Login {
         username: word("alice"),
-        error: Some("The user name or the password is wrong.".to_owned()),
+        error: Some("The user name or password is wrong.".to_owned()),
         plain_http: true,
         first_password_file: None,
         layout: Layout { theme: Theme::Light, announcements: super::announcements::strip(word, false), ..bare(word) },
@@ -213,8 +221,8 @@ fn home(word: &Word) -> Home {
         notice: Some(word("Stopping ‘old-run’.")),
         invitations: vec![super::people::invitation(word, "vision", "alice")],
         meters: meters(word),
-        elsewhere: Some(word("With 2 jobs that came from a shell: 1 GPU, 4 cores and 8 GiB.")),
-        storage: StorageNote::new(96 * GIB, 100 * GIB, &word("group vision")),
+        elsewhere: Some(word("Includes 2 jobs submitted in a shell: 1 GPU, 4 cores and 8 GiB.")),
+        storage: StorageNote::new(96 * GIB, 100 * GIB, &quota::Source::read(&word("group vision"))),
         single_user: None,
         environment: None,
         live: cards(vec![
@@ -226,9 +234,17 @@ fn home(word: &Word) -> Home {
             unknown(word),
             stopping(word),
         ]),
+        more_live: more("/", "sessions", 107),
         jobs: super::jobs::live(word),
+        has_more_jobs: true,
         ended: cards(vec![out_of_memory(word), exited, ended(word, "board", EndReason::Idle, 26 * 3600)]),
     }
+}
+
+/// A page in the middle of a list.
+pub fn more(path: &str, list: &str, total: usize) -> More {
+    let next = Some((total / 2, format!("{path}?{list}=x#{list}")));
+    More { total, first_href: Some(format!("{path}#{list}")), next }
 }
 
 fn home_empty(word: &Word) -> Home {
@@ -238,7 +254,9 @@ fn home_empty(word: &Word) -> Home {
         invitations: Vec::new(),
         single_user: Some(word("alice")),
         live: Vec::new(),
+        more_live: More::default(),
         jobs: Vec::new(),
+        has_more_jobs: false,
         ended: Vec::new(),
         meters: vec![Meter { used: 0, asked: 0, ..meters(word).remove(0) }],
         elsewhere: None,
@@ -262,6 +280,7 @@ fn home_building(word: &Word) -> Home {
             started: Moment { at: NOW.plus_seconds(-40), show: Show::Since, now: NOW },
         }),
         live: vec![Card::new(&waits_for_environment(word), &context(word))],
+        more_live: More { total: 1, ..More::default() },
         ended: Vec::new(),
         ..home(word)
     }
@@ -283,108 +302,6 @@ pub fn meters(word: &Word) -> Vec<Meter> {
         meter("memory_bytes", "memory", 144 * GIB, 16 * GIB, Some(192 * GIB), Unit::Bytes),
         meter("sessions", "sessions", 4, 0, None, Unit::Count),
     ]
-}
-
-pub fn new_session(word: &Word) -> NewSession {
-    let app = |name: &str, title: &str, description: &str| AppTile {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        description: description.to_owned(),
-        uses_environment: name == "jupyter" || name == "tensorboard",
-        wants_log_directory: name == "tensorboard",
-        by_site: false,
-    };
-    let by_site = AppTile { by_site: true, ..app("code", &word("VS Code"), &word("an editor in the browser")) };
-    let size = |name: &str, title: &str, gpus, cpus, memory, fit, note: &str| SizeTile {
-        name: name.to_owned(),
-        title: word(title),
-        resources: Resources { gpus, gpu_model: None, cpus, memory_bytes: memory * GIB },
-        fit,
-        note: word(note),
-    };
-    NewSession {
-        layout: layout(word).at(Nav::NewSession),
-        apps: vec![
-            app("jupyter", "JupyterLab", "notebooks, files, terminals"),
-            app("tensorboard", "TensorBoard", "curves of a folder of logs"),
-            app("terminal", "Terminal", "a shell in the browser"),
-            by_site,
-        ],
-        sizes: vec![
-            size("cpu", "CPU only", 0, 2, 8, Fit::Now, "31 cores free now"),
-            size("1-gpu", "1 GPU", 1, 8, 48, Fit::Now, "4 GPUs free now"),
-            size("2-gpu", "2 GPUs", 2, 16, 96, Fit::Waits, "waits: 1 of 4 GPUs is free"),
-            size("8-gpu", "8 GPUs", 8, 64, 384, Fit::Never, "your limit is 4 GPUs (default)"),
-        ],
-        custom: Some(Sliders {
-            gpus: Slider { least: 0, left: 1, most: 4 },
-            cpus: Slider { least: 1, left: 6, most: 32 },
-            memory: Slider { least: GIB, left: 48 * GIB, most: 192 * GIB },
-        }),
-        gpu_models: vec![word("NVIDIA A100"), word("NVIDIA H100")],
-        groups: vec![word("vision"), word("speech")],
-        environments: vec![
-            EnvironmentChoice { name: word("default"), title: word("Python 3.11 · Keras 3.15 · JAX"), ready: true },
-            EnvironmentChoice { name: word("torch"), title: word("Python 3.12 · PyTorch 2.15"), ready: false },
-        ],
-        own_environments: vec![word("~/envs/torch"), word("/scratch/alice/conda")],
-        modules: Some(vec![
-            (word("cuda"), word("cuda/11.8 cuda/12.4"), word("CUDA toolkit")),
-            (word("gcc"), word("gcc/13.2"), word("GNU compilers")),
-        ]),
-        durations: NewSession::durations(28_800, 28_800),
-        meters: meters(word),
-        form: NewSessionForm {
-            csrf_token: word("5a1f0c"),
-            idempotency_key: word("0199-key"),
-            app: "jupyter".to_owned(),
-            profile: "1-gpu".to_owned(),
-            gpus: "1".to_owned(),
-            cpus: "8".to_owned(),
-            memory: "48 GB".to_owned(),
-            environment: word("default"),
-            duration: "28800".to_owned(),
-            group: word("vision"),
-            ..NewSessionForm::default()
-        },
-        errors: Vec::new(),
-        verdict: Some(Verdict { fit: Fit::Now, text: word("After it you have 1 GPU left.") }),
-        copy_of: None,
-        base_url: "https://portal.example.org".to_owned(),
-    }
-}
-
-fn new_session_wrong(word: &Word) -> NewSession {
-    let error = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
-    let page = new_session(word);
-    NewSession {
-        errors: vec![
-            error("working_directory", "There is no directory /scratch/alice/nope."),
-            error(
-                "own_environment",
-                "/home/alice/envs/x lacks ipykernel: type `/home/alice/envs/x/bin/python -m pip install ipykernel` in a terminal",
-            ),
-            error("log_directory", "TensorBoard needs a folder of logs."),
-            error("name", "A name is one line of at most 64 characters."),
-            error("gpus", "You may have at most 4 GPUs at once (default); this asks for 9."),
-            error("memory", "“4 potatoes” is not a size; write 4 GB or 512 MB."),
-            error("", "You have 20 sessions waiting, as many as you may."),
-        ],
-        form: NewSessionForm {
-            app: "tensorboard".to_owned(),
-            profile: "custom".to_owned(),
-            gpus: word("9"),
-            memory: word("4 potatoes"),
-            name: word("my session"),
-            working_directory: word("/scratch/alice/nope"),
-            log_directory: word("~/runs"),
-            own_environment: word("~/envs/x"),
-            ..page.form
-        },
-        verdict: Some(Verdict { fit: Fit::Never, text: word("You may have at most 4 GPUs at once (default).") }),
-        copy_of: Some(word("resnet-nb")),
-        ..page
-    }
 }
 
 pub fn settings(word: &Word) -> Settings {
@@ -413,6 +330,7 @@ pub fn settings(word: &Word) -> Settings {
             token("laptop", &[], 0),
             token("old", &["sessions:connect"], -86_400),
         ],
+        more_tokens: more("/settings", "tokens", 103),
         scopes: vec![
             scope("sessions:read", "see sessions and their logs"),
             scope("sessions:write", "start, extend and stop sessions"),
@@ -431,6 +349,7 @@ pub fn settings(word: &Word) -> Settings {
                 may_leave,
             })
             .into(),
+        more_groups: more("/settings", "groups", 500),
     }
 }
 
@@ -444,10 +363,11 @@ fn settings_token(word: &Word) -> Settings {
             secret: word("lyc_5Qm2v8Zr1XyT0bHq7KdWn3JcAeUf9LgPsRi4Mo6E"),
         }),
         tokens: Vec::new(),
+        more_tokens: More::default(),
         token_name: word("bad\nname"),
         errors: vec![
             error("token_name", "A name is one line."),
-            error("current_password", "That is not your password."),
+            error("current_password", "This is not your current password."),
         ],
         logins: 1,
         ..settings(word)
@@ -465,7 +385,7 @@ fn packages(word: &Word) -> Packages {
         environment: word("default"),
         python_version: "3.11.2".to_owned(),
         is_current: true,
-        size: "1.2 GB".to_owned(),
+        size: "1.2 GiB".to_owned(),
         count: 131,
         packages: vec![
             package("einops", "0.8.1", None),
@@ -478,7 +398,7 @@ fn packages(word: &Word) -> Packages {
         name: "default-ba9876543210".to_owned(),
         python_version: "3.9.2".to_owned(),
         is_current: false,
-        size: "more than 3 GB".to_owned(),
+        size: "more than 3 GiB".to_owned(),
         count: 0,
         packages: Vec::new(),
         used_by: Vec::new(),
@@ -486,14 +406,14 @@ fn packages(word: &Word) -> Packages {
     };
     Packages {
         layout: layout(word).at(Nav::Settings),
-        notice: Some("They are removed.".to_owned()),
+        notice: Some("The packages were removed.".to_owned()),
         trouble: None,
         overlays: vec![current, old],
     }
 }
 
 fn packages_away(word: &Word) -> Packages {
-    let trouble = Some(word("the home directory does not answer"));
+    let trouble = Some(word("the home directory does not respond"));
     Packages { notice: None, trouble, overlays: Vec::new(), ..packages(word) }
 }
 
@@ -506,8 +426,8 @@ fn error(word: &Word) -> ErrorPage {
         kind: "not-found".to_owned(),
         request_id: word("0199a0b2-7c1e-7000-8000-3f2a"),
         ways: vec![
-            Way { href: "/".to_owned(), label: word("Your sessions") },
-            Way { href: "/login".to_owned(), label: word("Sign in as somebody else") },
+            ErrorLink { href: "/".to_owned(), label: word("Your sessions") },
+            ErrorLink { href: "/login".to_owned(), label: word("Sign in as somebody else") },
         ],
     }
 }
@@ -532,15 +452,17 @@ fn terminal(word: &Word) -> TerminalPage {
 
 fn show(word: &Word, session: &Session) -> ShowSession {
     let context = context(word);
-    let happened =
-        |seconds: i64, text: &str| Happening { at: Moment::clock(NOW.plus_seconds(-seconds), NOW), text: word(text) };
+    let happened = |seconds: i64, text: &str| HistoryEntry {
+        at: Moment::clock(NOW.plus_seconds(-seconds), NOW),
+        text: word(text),
+    };
     ShowSession {
         layout: layout(word),
         notice: None,
         card: Card::new(session, &context),
-        steps: ShowSession::steps(session, Some(&word("waiting for the first answer"))),
+        steps: ShowSession::steps(session, Some(&word("waiting for the app to respond"))),
         notes: notes(&[word(
-            "The environment ‘default’ was renewed. What you installed yourself lies over the new one now (six)",
+            "The environment ‘default’ was updated. Your own packages are now on top of the new version (six)",
         )]),
         facts: ShowSession::facts(session, &context.app_title),
         moments: ShowSession::moments(session, NOW),
@@ -551,24 +473,36 @@ fn show(word: &Word, session: &Session) -> ShowSession {
             happened(600, "extended by 8 h by alice"),
         ],
         log: Some(plain_log(&word(
-            "\u{1b}[32m[I 09:12:44 LabApp]\u{1b}[0m JupyterLab 4.6 is running at http+unix://app.sock/s/0199/\n[W 09:12:45] Kernel 3f2a is slow to answer\n[I 09:13:02] Saving file at /resnet.ipynb\n",
+            "\u{1b}[32m[I 09:12:44 LabApp]\u{1b}[0m JupyterLab 4.6 is running at http+unix://app.sock/s/0199/\n[W \
+             09:12:45] Kernel 3f2a is slow to answer\n[I 09:13:02] Saving file at /resnet.ipynb\n",
         ))),
         caveats: ShowSession::caveats(session, &GpuInventory { driver: true, ..GpuInventory::default() }),
+        advice: (!session.state.is_live()).then(|| ADVICE.to_owned()),
         is_live: session.state.is_live(),
         is_own: true,
     }
 }
 
+pub const ADVICE: &str = "For the next start, 1 GPU instead of 2, 3 cores instead of 16 would suffice. A smaller \
+                          request usually starts sooner.";
+pub const IDLE: &str = "2 GPUs have been idle for 1 h 20 min, which has cost 2.6 GPU hours. Stop the session if it \
+                        does not need them, or check that its environment has CUDA.";
+
 pub fn context(word: &Word) -> CardContext {
     CardContext {
-        around: Circumstances {
+        around: SentenceContext {
             now: NOW,
-            idle: Some(Deadline::new(Cause::Unused, NOW.plus_seconds(-40 * 60), 7200, word("group vision"))),
-            step: Some(word("waiting for the first answer")),
+            idle: Some(Deadline::new(
+                Cause::Unused,
+                NOW.plus_seconds(-40 * 60),
+                7200,
+                quota::Source::read(&word("group vision")),
+            )),
+            step: Some(word("waiting for the app to respond")),
             most_memory_bytes: Some(192 * GIB),
             is_own: true,
             estimated_start: Some(NOW.plus_seconds(50 * 60)),
-            ..Circumstances::default()
+            ..SentenceContext::default()
         },
         app_title: word("JupyterLab"),
         open_url: "https://apps.example.org/s/0199a0b2/".to_owned(),
@@ -576,6 +510,7 @@ pub fn context(word: &Word) -> CardContext {
         visible_on_node: false,
         gpus_are_counted: false,
         sample: Some(Sample { memory_bytes: 58 * GIB, cpus: 11.4, processes: 31 }),
+        idle_gpus: None,
         csrf_token: word("5a1f0c"),
     }
 }

@@ -7,7 +7,8 @@ use lyceum::{
 };
 
 use super::{
-    gallery::{NOW, Word, layout, meters, new_session},
+    gallery::{NOW, Word, layout, meters},
+    session_form::new_session,
     sessions::{out_of_memory, queued, running, session},
 };
 
@@ -50,9 +51,9 @@ pub fn list(word: &Word) -> JobsPage {
     ];
     JobsPage {
         layout: layout(word).at(Nav::Jobs),
-        notice: Some("2 jobs asked to end.".to_owned()),
-        error: Some("Some were left as they are: they are not in a state for that.".to_owned()),
-        pauses: vec![word("root has paused the queue of jobs: a new disk")],
+        notice: Some("Cancelling 2 jobs.".to_owned()),
+        error: Some("Some jobs were not changed, because their state does not allow it.".to_owned()),
+        pauses: vec![word("root paused the job queue: a new disk")],
         is_paused: false,
         all_is_paused: true,
         search: JobSearch {
@@ -95,6 +96,7 @@ pub fn new(word: &Word) -> NewJob {
         groups: like.groups,
         environments: like.environments,
         own_environments: like.own_environments,
+        images: like.images,
         modules: like.modules,
         durations: NewSession::durations(172_800, 172_800),
         meters: meters(word),
@@ -125,12 +127,12 @@ pub fn new_wrong(word: &Word) -> NewJob {
             ..WorkForm::default()
         },
         errors: vec![
-            wrong("script", "has at most 64 KB: put the rest into a file of yours, and run that"),
-            wrong("variables", "`DATA` is no `NAME=value`"),
-            wrong("parameters", "`lr: 0.1` is no `name = values`"),
-            wrong("trials", "is a whole number"),
-            wrong("after", "`0190a1b2` is no job's id"),
-            wrong("working_directory", "/scratch/alise does not exist: make it first, or choose another"),
+            wrong("script", "must have at most 64 KiB: put the rest into a file and run it"),
+            wrong("variables", "`DATA` is not of the form `NAME=value`"),
+            wrong("parameters", "`lr: 0.1` is not of the form `name = values`"),
+            wrong("trials", "must be a whole number"),
+            wrong("after", "`0190a1b2` is not the ID of a job"),
+            wrong("working_directory", "/scratch/alise does not exist: create it first, or choose another"),
         ],
         copy_of: Some((JobId::new().to_string(), word("resnet50, lr 0.1"))),
         ..new(word)
@@ -141,7 +143,7 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
     let is_live = latest.state.is_live();
     let job = job(word, "resnet50, lr 0.1", 2, latest);
     let (class, state) = session_badge(&job.latest);
-    let around = Circumstances { now: NOW, is_own: true, ..Circumstances::default() };
+    let around = SentenceContext { now: NOW, is_own: true, ..SentenceContext::default() };
     let line = |attempt, seconds: i64, state, lasted: Option<&str>, text: &str| TimelineLine {
         at: Moment::clock(NOW.plus_seconds(seconds), NOW),
         attempt,
@@ -162,6 +164,13 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         several: true,
         caveats: Vec::new(),
         ask: is_live.then(|| (word("oscar"), Moment::ago(NOW.plus_seconds(-600), NOW))),
+        idle_gpus: is_live.then(|| super::gallery::IDLE.to_owned()),
+        program_notes: if is_live {
+            vec![word("2 GPUs allocated; JAX sees only CPUs: choose an environment with CUDA")]
+        } else {
+            Vec::new()
+        },
+        advice: (!is_live).then(|| super::gallery::ADVICE.to_owned()),
         is_own: true,
         is_live,
         terminal: is_live.then(|| format!("/s/{}/", JobId::new())),
@@ -169,11 +178,11 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         may_resume: !is_live,
         may_delete: !is_live,
         timeline: vec![
-            line(2, -24_000, "running", None, "Its program runs"),
-            line(2, -24_010, "starting", Some("10 s"), "Handed to the scheduler"),
+            line(2, -24_000, "running", None, "Program started"),
+            line(2, -24_010, "starting", Some("10 s"), "Submitted to the scheduler"),
             line(2, -24_011, "queued", Some("1 s"), "Requested"),
             line(1, -26_000, "ended", None, "Stopped by its owner"),
-            line(1, -30_000, "running", Some("1 h 6 min"), "Its program runs"),
+            line(1, -30_000, "running", Some("1 h 6 min"), "Program started"),
         ],
         log: Some(word("epoch 1/90: loss 6.21, accuracy 0.01\nepoch 2/90: loss 5.43, accuracy 0.04\n")),
         is_script: true,
@@ -182,8 +191,8 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         facts: ShowSession::facts(&job.latest, "Job"),
         sweep: Some((JobId::new().to_string(), word("learning rate"))),
         follows: vec![
-            Followed { id: JobId::new().to_string(), name: Some(word("preprocess")), words: "succeeded" },
-            Followed { id: JobId::new().to_string(), name: None, words: "was deleted" },
+            FollowedJob { id: JobId::new().to_string(), name: Some(word("preprocess")), words: "succeeded" },
+            FollowedJob { id: JobId::new().to_string(), name: None, words: "was deleted" },
         ],
         moments: ShowSession::moments(&job.latest, NOW),
         notes: Markdown::new(&word(

@@ -46,16 +46,27 @@ pub fn machines(word: &Word) -> MachinesPage {
         partition: word("gpu"),
         node: Some(word(name)),
     };
+    let reservation = |name: &str, is_maintenance| ReservationRow {
+        name: word(name),
+        state: state("queued", "Coming"),
+        from: Moment::clock(NOW.plus_seconds(3600), NOW),
+        to: Moment::clock(NOW.plus_seconds(7200), NOW),
+        nodes: 2,
+        names: word("node1, node2"),
+        who: if is_maintenance { String::new() } else { word("chem, lab") },
+        is_maintenance,
+    };
     MachinesPage {
         layout: layout(word).at(Nav::Cluster),
         cluster: word("slurm"),
         seen: Some(Moment::ago(NOW.plus_seconds(-4), NOW)),
         trouble: None,
-        offers: vec![offer("2 × a100", "30 cores · 240 GB", "node2"), offer("No GPU", "64 cores · 512 GB", "node4")],
+        offers: vec![offer("2 × a100", "30 cores · 240 GiB", "node2"), offer("No GPU", "64 cores · 512 GiB", "node4")],
         partitions: vec![
             partition("gpu", true),
             PartitionRow { state: state("failed", "Closed"), gpus: None, jobs: None, ..partition("long", false) },
         ],
+        reservations: vec![reservation("upgrade of the network", true), reservation("course", false)],
         nodes: Some(NodeTable {
             rows: vec![
                 node("node1", state("running", "Full"), 64, 4),
@@ -79,7 +90,7 @@ pub fn machines(word: &Word) -> MachinesPage {
 
 pub fn hidden(word: &Word) -> MachinesPage {
     MachinesPage {
-        trouble: Some(word("Slurm’s controller does not answer: it took too long")),
+        trouble: Some(word("Slurm’s controller does not respond: it took too long")),
         offers: Vec::new(),
         nodes: None,
         ..machines(word)

@@ -5,9 +5,14 @@
 use std::collections::HashSet;
 
 const VOID: [&str; 5] = ["br", "input", "link", "meta", "hr"];
-const ELEMENTS: &str = " a article b bdi blockquote body br button code datalist dd del details div dl dt em fieldset figcaption figure form h1 h2 h3 head header html image \
-    input label legend li link main meta nav noscript ol option p path pre progress rect script section select small span \
-    strong summary svg table tbody td textarea th thead time title tr ul use ";
+const ELEMENTS: &str = " a article b bdi blockquote body br button caption code datalist dd del details div dl dt em fieldset figcaption figure form g h1 h2 h3 head header html image kbd \
+    input label legend li link main meta nav noscript ol option output p path pre progress rect script section select small span \
+    strong summary svg table tbody td text textarea th thead time title tr ul use ";
+
+/// Returns a page with one space for each run of white space, as a browser shows its texts.
+pub fn one_line(page: &str) -> String {
+    page.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+}
 
 /// What is wrong with a page or a fragment, if anything is.
 pub fn check(html: &str) -> Result<(), String> {

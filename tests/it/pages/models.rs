@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use lyceum::{
     model::{ModelId, trained::ModelState},
     models::{
-        ClassMeasures, Confusion, Evaluation, Measured, Precision, Progress, Scaled, Scaling, Snapshot, Snapshots,
+        Calibration, CalibrationBin, ClassCurve, ClassMeasures, Confusion, Curves, Evaluation, Precision,
+        PrecisionMeasurement, Progress, Scaled, Scaling, Snapshot, Snapshots, TrainingProgress,
     },
     web::{page::Nav, views::*},
 };
@@ -26,8 +27,12 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("model-own", draw(&own(word))),
         ("model", draw(&show(word))),
         ("model-failed", draw(&failed(word))),
+        ("model-training", draw(&training(word))),
         ("model-predictions", draw(&predictions(word))),
+        ("model-detections", draw(&detections(word))),
         ("model-answer", draw(&answer(word))),
+        ("model-objects", draw(&objects(word))),
+        ("model-nothing", draw(&nothing(word))),
         ("model-waiting", draw(&waiting(word))),
         ("model-answers", draw(&answers(word))),
         ("model-preview", draw(&preview(word))),
@@ -54,16 +59,28 @@ fn list(word: &Word) -> ModelsPage {
     let rows = [("Street scenes, summer", Trained), ("fashion-mnist", Training), ("x-rays", Failed), ("try", Stopped)];
     ModelsPage {
         layout: layout(word).at(Nav::Models),
-        notice: Some("The model is forgotten.".to_owned()),
+        notice: Some("The model was removed.".to_owned()),
         search: word("s"),
         rows: rows.map(|(name, state)| row(word, name, state, (state == Trained).then_some("grace"))).into(),
         first_href: None,
         next_href: Some("/models?cursor=x".to_owned()),
+        import: ImportForm {
+            name: word("streets"),
+            path: word("~/uploads/bundle.tar"),
+            errors: vec![FieldError { field: "path".to_owned(), message: word("File not found.") }],
+        },
     }
 }
 
 fn empty(word: &Word) -> ModelsPage {
-    ModelsPage { notice: None, search: String::new(), rows: Vec::new(), next_href: None, ..list(word) }
+    ModelsPage {
+        notice: None,
+        search: String::new(),
+        rows: Vec::new(),
+        next_href: None,
+        import: ImportForm::default(),
+        ..list(word)
+    }
 }
 
 fn new(word: &Word) -> NewModelPage {
@@ -81,7 +98,7 @@ fn new(word: &Word) -> NewModelPage {
 
 fn wrong(word: &Word) -> NewModelPage {
     let fault = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
-    let errors = vec![fault("name", "Give it a name."), fault("config.learning_rate.base", "More than 0.")];
+    let errors = vec![fault("name", "Give it a name."), fault("config.learning_rate.base", "Must be greater than 0.")];
     let mut page = NewModelPage { errors, ..new(word) };
     page.form.set("network.name", "pretrained".to_owned());
     page.form.set("network.pretrained", word("/home/ada/runs/x/checkpoints/epoch-00003.keras"));
@@ -90,7 +107,7 @@ fn wrong(word: &Word) -> NewModelPage {
 
 /// A network of one's own that cannot be so.
 fn own(word: &Word) -> NewModelPage {
-    let fault = FieldError { field: "program".to_owned(), message: word("Write a function network(x, classes).") };
+    let fault = FieldError { field: "program".to_owned(), message: word("Define a function network(x, classes).") };
     let mut page = NewModelPage { errors: vec![fault], ..new(word) };
     page.form.set("network.name", "own".to_owned());
     page.form.program = word("import keras\n\n\ndef network(x, classes):\n    return x\n");
@@ -140,6 +157,7 @@ fn page(word: &Word, state: ModelState) -> ModelPage {
         files_href: "/files?path=%2Fhome".to_owned(),
         bundle_href: Some("/files/download?path=%2Fhome&archive=tar".to_owned()),
         detail: String::new(),
+        program_notes: vec![word("2 GPUs allocated; JAX sees only CPUs: choose an environment with CUDA")],
         notes: word("Trained in July."),
         visibility: "group",
         lineage: LineageRows {
@@ -148,11 +166,15 @@ fn page(word: &Word, state: ModelState) -> ModelPage {
         },
         scaling: ScalingTable::new(&scaling(word)),
         worst: (0..).zip(["person", "car", "dog"]).map(|place| card(word, place)).collect(),
+        legend: Vec::new(),
+        progress: None,
+        waits: Some(word("Your limit is 2 GPUs and 2 are in use.")),
         unreachable: None,
         inside: ModelInside {
             snapshots,
-            splits: vec![MeasuredSplit::new(id, &evaluation(word))],
+            splits: vec![MeasuredSplit::new(Some(id), &evaluation(word), Some(&curves(word)))],
             has_bundle: true,
+            exports: vec!["epoch-00002.keras".to_owned()],
             layers: Some(layers(word)),
             precisions: Some(precisions(word)),
             program: Some(word("import keras\n\n\ndef network(x, classes):\n    return x\n")),
@@ -165,7 +187,7 @@ fn page(word: &Word, state: ModelState) -> ModelPage {
             when: Moment::ago(NOW.plus_seconds(-60), NOW),
         }],
         picture: word("~/nothing.png"),
-        errors: vec![FieldError { field: "path".to_owned(), message: "There is no such file.".to_owned() }],
+        errors: vec![FieldError { field: "path".to_owned(), message: "File not found.".to_owned() }],
     }
 }
 
@@ -183,7 +205,7 @@ fn precisions(word: &Word) -> PrecisionsPart {
     };
     let missing = Some(word("this environment lacks the Python packages onnx and onnxruntime"));
     let half = Precision { precision: word("float16"), missing, ..Precision::default() };
-    let measured = Measured {
+    let measured = PrecisionMeasurement {
         snapshot: word("epoch-00002.keras"),
         split: "val".to_owned(),
         pictures: 480,
@@ -195,7 +217,7 @@ fn precisions(word: &Word) -> PrecisionsPart {
     PrecisionsPart {
         state: "failed",
         api: format!("/api/v1/models/{ID}/precisions"),
-        detail: word("data.path: it is no finished dataset"),
+        detail: word("data.path: /home/ada/x is not a complete dataset"),
         progress: Some(Progress { done: 1, of: 3 }),
         table: Some(PrecisionTable::new(&measured)),
         environments: vec![(word("default"), word("Keras on JAX"), true)],
@@ -224,8 +246,8 @@ fn show(word: &Word) -> ModelPage {
 
 fn failed(word: &Word) -> ModelPage {
     ModelPage {
-        detail: word("learning_rate.base: the loss is no longer a number at step 40"),
-        unreachable: Some(word("The folder is not open to your account.")),
+        detail: word("learning_rate.base: the loss is not finite at step 40"),
+        unreachable: Some(word("Your account has no access to this folder.")),
         inside: ModelInside::default(),
         bundle_href: None,
         dataset: None,
@@ -233,6 +255,21 @@ fn failed(word: &Word) -> ModelPage {
         scaling: None,
         worst: Vec::new(),
         ..page(word, ModelState::Failed)
+    }
+}
+
+/// One whose network ends in a softmax, on its way.
+fn training(word: &Word) -> ModelPage {
+    let warning = word("The last layer, “dense”, already applies softmax.");
+    ModelPage {
+        progress: Some(TrainingProgress { epoch: 3, epochs: 20, step: 101, steps: 800, seconds_left: 141.2 }),
+        inside: ModelInside {
+            layers: Some(LayerTable { warnings: vec![warning], ..layers(word) }),
+            ..ModelInside::default()
+        },
+        bundle_href: None,
+        worst: Vec::new(),
+        ..page(word, ModelState::Training)
     }
 }
 
@@ -254,19 +291,74 @@ fn layers(word: &Word) -> LayerTable {
         count: 5,
         parameters: "11 181 642".to_owned(),
         macs: "37 300 224".to_owned(),
-        memory: "512 MB".to_owned(),
+        memory: "512 MiB".to_owned(),
         batch_size: 64,
+        warnings: Vec::new(),
+    }
+}
+
+fn picture(name: &str) -> Drawing {
+    Drawing {
+        picture: "/static/favicon.svg".to_owned(),
+        alt: name.to_owned(),
+        width: 96,
+        height: 64,
+        ..Drawing::default()
+    }
+}
+
+fn object(word: &Word, (colour, score): (usize, Option<f64>)) -> DrawnObject {
+    DrawnObject {
+        class: word(if colour == 0 { "car" } else { "bicycle" }),
+        colour,
+        x: 8.0 + 36.0 * f64::from(u8::from(colour > 0)),
+        y: 4.0 + 16.0 * f64::from(u8::from(colour > 0)),
+        width: 30.0,
+        height: 28.5,
+        score,
+        is_wrong: score.is_some_and(|score| score < 0.5),
     }
 }
 
 fn card(word: &Word, (n, predicted): (usize, &str)) -> PredictionCard {
+    let path = word(&format!("camera {n}/000{n}.jpg"));
     PredictionCard {
-        path: word(&format!("camera {n}/000{n}.jpg")),
-        label: word("bicycle"),
-        predicted: word(predicted),
-        confidence: "97 %".to_owned(),
+        drawings: if n == 2 { Vec::new() } else { vec![picture(&path)] },
+        path,
+        title: word(predicted),
+        value: "97 %".to_owned(),
+        lines: vec![format!("true class: {}", word("bicycle"))],
         is_right: predicted == "bicycle",
-        thumb: (n != 2).then(|| "/static/favicon.svg".to_owned()),
+    }
+}
+
+fn colours(word: &Word) -> Vec<LegendLine> {
+    let line = |(colour, class): (usize, &str)| LegendLine { class: word(class), colour, value: String::new() };
+    [(0, "car"), (1, "bicycle")].map(line).into()
+}
+
+fn curves(word: &Word) -> Curves {
+    let curve = |class: &str, area: f64, y: [f64; 4]| ClassCurve {
+        class: word(class),
+        auc: Some(area),
+        ap: Some(area),
+        x: vec![0.0, 0.1, 0.5, 1.0],
+        y: y.into(),
+    };
+    let bin = |(at, accuracy): (u32, f64)| CalibrationBin {
+        from: f64::from(at) / 10.0,
+        to: f64::from(at + 1) / 10.0,
+        count: 40,
+        confidence: f64::from(at) / 10.0 + 0.05,
+        accuracy,
+    };
+    Curves {
+        roc: vec![curve("car", 0.98, [0.0, 0.9, 0.97, 1.0]), curve("bicycle", 0.87, [0.0, 0.5, 0.9, 1.0])],
+        precision_recall: vec![curve("car", 0.97, [1.0, 1.0, 0.95, 0.6]), curve("bicycle", 0.8, [1.0, 0.8, 0.7, 0.3])],
+        calibration: Some(Calibration {
+            ece: 0.0431,
+            bins: [(4, 0.3), (5, 0.45), (7, 0.6), (8, 0.8), (9, 0.99)].map(bin).into(),
+        }),
     }
 }
 
@@ -274,17 +366,83 @@ fn predictions(word: &Word) -> PredictionsPage {
     PredictionsPage {
         layout: layout(word).at(Nav::Models),
         model: (ID.to_owned(), word("Street scenes, summer")),
+        kind: "classification".to_owned(),
         split: "val".to_owned(),
         label: word("bicycle"),
         predicted: word("person"),
         wrong: false,
         total: 30,
         cards: (0..).zip(["person", "person", "bicycle", "person"]).map(|place| card(word, place)).collect(),
+        legend: Vec::new(),
+    }
+}
+
+/// Boxes beside the true ones.
+fn detections(word: &Word) -> PredictionsPage {
+    let card = |n: usize| {
+        let path = word(&format!("camera {n}/000{n}.jpg"));
+        let truth = Drawing { boxes: vec![object(word, (0, None)), object(word, (1, None))], ..picture(&path) };
+        let found =
+            Drawing { boxes: vec![object(word, (0, Some(0.93))), object(word, (1, Some(0.21)))], ..picture(&path) };
+        PredictionCard {
+            path,
+            title: "1 missed".to_owned(),
+            lines: vec!["2 true, 1 predicted".to_owned()],
+            drawings: vec![truth, found],
+            ..PredictionCard::default()
+        }
+    };
+    PredictionsPage {
+        kind: "detection".to_owned(),
+        label: String::new(),
+        predicted: String::new(),
+        wrong: true,
+        total: 3,
+        cards: (0..3).map(card).collect(),
+        legend: colours(word),
+        ..predictions(word)
+    }
+}
+
+/// Objects in one image.
+fn objects(word: &Word) -> AnswerPage {
+    let boxes = vec![object(word, (0, Some(0.93))), object(word, (1, Some(0.21)))];
+    let said = boxes.iter().map(|one| ScoredLabel {
+        class: one.class.clone(),
+        value: "93.0 %".to_owned(),
+        width: 93.0,
+        score: one.score,
+    });
+    AnswerPage {
+        answers: said.collect(),
+        drawing: Some(Drawing { boxes, ..picture(&word("cat on a mat.png")) }),
+        legend: colours(word),
+        grad_cam: None,
+        ..answer(word)
+    }
+}
+
+/// An image in which nothing was found, before its layers are computed.
+fn nothing(word: &Word) -> AnswerPage {
+    AnswerPage {
+        is_live: true,
+        answers: Vec::new(),
+        drawing: Some(picture(&word("cat on a mat.png"))),
+        legend: Vec::new(),
+        grad_cam: None,
+        seen: None,
+        layers: Vec::new(),
+        ..answer(word)
     }
 }
 
 fn answer(word: &Word) -> AnswerPage {
-    let said = |class: &str, value: &str, width: f64| Said { class: word(class), value: value.to_owned(), width };
+    let said = |class: &str, value: &str, width: f64| ScoredLabel {
+        class: word(class),
+        value: value.to_owned(),
+        width,
+        score: None,
+    };
     let layer = |name: &str, drawing: Option<&str>| LayerRow {
         name: word(name),
         kind: "Conv2D".to_owned(),
@@ -304,6 +462,9 @@ fn answer(word: &Word) -> AnswerPage {
         is_live: false,
         progress: None,
         detail: String::new(),
+        is_answered: true,
+        drawing: None,
+        legend: Vec::new(),
         answers: vec![said("person", "87.5 %", 87.5), said("bicycle", "12.0 %", 12.0), said("car", "0.5 %", 0.5)],
         grad_cam: Some((word("person"), "/static/favicon.svg".to_owned())),
         seen: Some("/static/favicon.svg".to_owned()),
@@ -312,12 +473,19 @@ fn answer(word: &Word) -> AnswerPage {
 }
 
 fn answers(word: &Word) -> AnswersPage {
-    let said = |class: &str, value: &str, width: f64| Said { class: word(class), value: value.to_owned(), width };
+    let said = |class: &str, value: &str, width: f64| ScoredLabel {
+        class: word(class),
+        value: value.to_owned(),
+        width,
+        score: None,
+    };
     let card = |(n, first): (usize, &str)| AnswerCard {
         name: word(&format!("summer/{n:04}.jpg")),
         thumb: "/static/favicon.svg".to_owned(),
+        drawing: None,
+        label: (!first.is_empty()).then(|| (word("dog"), n != 1)),
         said: if first.is_empty() { Vec::new() } else { vec![said(first, "87.5 %", 87.5), said("car", "9.1 %", 9.1)] },
-        error: if first.is_empty() { word("is a web page or XML, not a picture") } else { String::new() },
+        error: if first.is_empty() { word("is a web page or XML, not an image") } else { String::new() },
     };
     let link = |class: &str, count: usize| ClassLink {
         class: word(class),
@@ -339,6 +507,9 @@ fn answers(word: &Word) -> AnswersPage {
         class: word("dog"),
         chosen: 90,
         cards: (0..).zip(["dog", "dog", "dog", ""]).map(card).collect(),
+        legend: Vec::new(),
+        has_boxes: false,
+        evaluation: Some(MeasuredSplit::new(None, &Evaluation { split: String::new(), ..evaluation(word) }, None)),
     }
 }
 
@@ -364,6 +535,7 @@ fn waiting(word: &Word) -> AnswerPage {
         state: "waiting",
         is_live: true,
         progress: Some((320, 1797)),
+        is_answered: false,
         answers: Vec::new(),
         grad_cam: None,
         seen: None,

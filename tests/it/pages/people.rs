@@ -10,7 +10,7 @@ use lyceum::{
 };
 
 use super::{
-    gallery::{NOW, Word, context, layout, settings},
+    gallery::{NOW, Word, context, layout, more, settings},
     sessions::*,
 };
 
@@ -38,7 +38,7 @@ pub fn users(word: &Word) -> UsersPage {
     let column = |label, sorted| Column { label, href: "/admin/users?sort=-name".to_owned(), sorted };
     UsersPage {
         layout: layout(word).at(Nav::Administration),
-        notice: Some(word("The account is removed.")),
+        notice: Some(word("Account removed.")),
         errors: Vec::new(),
         search: UserSearch { find: word("a"), role: "admin".to_owned(), ..UserSearch::default() },
         columns: vec![column("Name", Some("ascending")), column("Last seen", None)],
@@ -77,10 +77,10 @@ pub fn users_wrong(word: &Word) -> UsersPage {
     UsersPage {
         notice: None,
         errors: vec![
-            error("name", "A name has 1 to 32 characters."),
+            error("name", "A name must have 1 to 32 characters."),
             error("display_name", "One line of at most 128 characters."),
-            error("password", "At least 10 characters."),
-            error("role", "Choose one of the list."),
+            error("password", "Enter at least 10 characters."),
+            error("role", "Select a value from the list."),
         ],
         form: NewUserForm { name: word("No Name"), display_name: word("x"), role: word("operator") },
         rows: Vec::new(),
@@ -92,7 +92,7 @@ pub fn users_wrong(word: &Word) -> UsersPage {
 
 pub fn user(word: &Word) -> UserPage {
     let context = CardContext {
-        around: Circumstances { is_own: false, ..context(word).around },
+        around: SentenceContext { is_own: false, ..context(word).around },
         extend_seconds: None,
         ..context(word)
     };
@@ -106,7 +106,7 @@ pub fn user(word: &Word) -> UserPage {
     };
     UserPage {
         layout: layout(word).at(Nav::Administration),
-        notice: Some(word("The role is changed, and holds at once.")),
+        notice: Some(word("Role changed. The change applies immediately.")),
         error: None,
         name: "carol".to_owned(),
         display_name: word("Carol Doe (R&D)"),
@@ -118,11 +118,14 @@ pub fn user(word: &Word) -> UserPage {
         may_change: true,
         is_unused: false,
         facts: vec![("Unix account", word("carol7"))],
-        moments: vec![("Known since", Moment::clock(NOW.plus_seconds(-90 * 86_400), NOW)), ("Last seen", ago(240))],
+        moments: vec![("Created", Moment::clock(NOW.plus_seconds(-90 * 86_400), NOW)), ("Last seen", ago(240))],
         groups: vec![belonging("vision", "local", true, true), belonging("gpu-users", "ldap", true, false)],
+        more_groups: more("/admin/users/carol", "groups", 300),
         tokens: settings(word).tokens,
+        more_tokens: more("/admin/users/carol", "tokens", 1000),
         logins: 2,
         live: cards(vec![running(word), queued(word)]),
+        more_live: more("/admin/users/carol", "sessions", 90),
         ended: cards(vec![out_of_memory(word)]),
     }
 }
@@ -131,16 +134,19 @@ pub fn user(word: &Word) -> UserPage {
 pub fn user_directory(word: &Word) -> UserPage {
     UserPage {
         notice: None,
-        error: Some(word("Nobody else is left who can sign in as an administrator: make somebody else one first.")),
+        error: Some(word("This is the last administrator who can sign in; make another user an administrator first.")),
         source: "ldap".to_owned(),
         state: State::Disabled,
         role: Role::Admin,
         given_role: Role::User,
-        facts: vec![("Unix uid, by the directory", word("20001"))],
+        facts: vec![("Unix uid (from the directory)", word("20001"))],
         groups: Vec::new(),
+        more_groups: More::default(),
         tokens: Vec::new(),
+        more_tokens: More::default(),
         logins: 0,
         live: Vec::new(),
+        more_live: More::default(),
         ended: Vec::new(),
         ..user(word)
     }
@@ -204,7 +210,7 @@ pub fn group(word: &Word) -> GroupPage {
     };
     GroupPage {
         layout: layout(word).at(Nav::Administration),
-        notice: Some(word("They are in the group now.")),
+        notice: Some(word("Member added.")),
         error: None,
         id: "0199a0b2-0000-7000-8000-000000000002".to_owned(),
         name: word("vision"),
@@ -225,7 +231,7 @@ pub fn group(word: &Word) -> GroupPage {
         may_change_members: true,
         sees_people: true,
         typed: String::new(),
-        uses: vec!["3 sessions".to_owned(), "4 GPUs".to_owned(), "36 cores".to_owned(), "192 GB".to_owned()],
+        uses: vec!["3 sessions".to_owned(), "4 GPUs".to_owned(), "36 cores".to_owned(), "192 GiB".to_owned()],
         sessions: vec![session("alice", "JupyterLab", &running(word)), session("carol", "Terminal", &queued(word))],
     }
 }
@@ -242,7 +248,7 @@ pub fn group_directory(word: &Word) -> GroupPage {
     GroupPage {
         layout: Layout { viewer: Some(viewer), ..layout(word).at(Nav::Administration) },
         notice: None,
-        error: Some(word("The group ‘students-2030’ is the directory's: change it there.")),
+        error: Some(word("The group `students-2030` belongs to the directory; change it there.")),
         source: source_word("ldap"),
         subject: Some(word("cn=students-2030,ou=groups,dc=example,dc=org")),
         gone: Some(ago(86_400)),

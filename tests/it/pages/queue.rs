@@ -22,12 +22,12 @@ fn own(word: &Word) -> QueuePage {
         label: word(label),
         name: word(name),
         user: word("carol"),
-        state: StateBadge { class: "queued", word: "Waiting" },
+        state: StateBadge { class: "queued", word: "Pending" },
         since: Some(Moment { at: NOW.plus_seconds(-540), show: Show::Since, now: NOW }),
         why: word(why),
         place: None,
         starts: None,
-        size: "2 × a100 · 16 cores · 96 GB".to_owned(),
+        size: "2 × a100 · 16 cores · 96 GiB".to_owned(),
         partitions: word("gpu, long"),
         nodes: String::new(),
         longest: "8 h".to_owned(),
@@ -38,7 +38,7 @@ fn own(word: &Word) -> QueuePage {
         layout: layout(word).at(Nav::Cluster),
         cluster: word("slurm"),
         has_queue: true,
-        notice: Some("Slurm was told to end it."),
+        notice: Some("Slurm was asked to cancel the job."),
         seen: Some(Moment::ago(NOW.plus_seconds(-4), NOW)),
         trouble: None,
         no_account: None,
@@ -50,20 +50,16 @@ fn own(word: &Word) -> QueuePage {
             QueueRow {
                 place: Some(4),
                 starts: Some(Moment::clock(NOW.plus_seconds(5400), NOW)),
-                ..row(
-                    "1843",
-                    "bert-large",
-                    "Waits in Slurm’s queue: others with a higher priority come first (Priority).",
-                )
+                ..row("1843", "bert-large", "Jobs with a higher priority start first (Slurm: Priority).")
             },
-            row("1840_[5-40%4]", "sweep", "Waits in Slurm’s queue: it depends on another job (Dependency)."),
+            row("1840_[5-40%4]", "sweep", "It depends on another job (Slurm: Dependency)."),
             QueueRow {
                 place: Some(1),
-                ..row("1839", "md-run", "Waits in Slurm’s queue: what it asked for is not free yet (Resources).")
+                ..row("1839", "md-run", "The requested resources are not free yet (Slurm: Resources).")
             },
             QueueRow {
                 state: StateBadge { class: "running", word: "Running" },
-                size: "8 × a100 · 64 cores · 512 GB · 2\u{a0}nodes".to_owned(),
+                size: "8 × a100 · 64 cores · 512 GiB · 2\u{a0}nodes".to_owned(),
                 partitions: word("gpu"),
                 nodes: word("node[1-2]"),
                 ..row("1840_4", "sweep", "")
@@ -85,8 +81,8 @@ fn own(word: &Word) -> QueuePage {
 fn everybody(word: &Word) -> QueuePage {
     QueuePage {
         notice: None,
-        trouble: Some(word("Slurm’s controller does not answer: it took too long")),
-        no_account: Some(word("this machine knows no account `carol`")),
+        trouble: Some(word("Slurm’s controller does not respond: it took too long")),
+        no_account: Some(word("there is no account `carol` on this machine")),
         everybody: true,
         first_href: Some("/queue?owner=*".to_owned()),
         next_href: Some("/queue?owner=*&cursor=x".to_owned()),

@@ -63,7 +63,7 @@ pub fn table(word: &Word) -> QuotasPage {
     nothing.meters[4].limit = None;
     QuotasPage {
         layout: layout(word).at(Nav::Administration),
-        notice: Some("Saved for all of them. It holds from now on; nothing was stopped.".to_owned()),
+        notice: Some("Saved for all selected users. The new limits apply from now on. Nothing was stopped.".to_owned()),
         strip: QuotaStrip {
             gpus: meter("gpus", "GPUs allocated", 12, Some(16)),
             idle: 3,
@@ -73,10 +73,10 @@ pub fn table(word: &Word) -> QuotasPage {
         },
         search: QuotaSearch { find: word("a"), ..QuotaSearch::default() },
         columns: QuotaColumns {
-            person: column("Person", Some("ascending")),
+            person: column("User", Some("ascending")),
             gpus: column("GPUs", None),
             hours: column("GPU-hours", None),
-            seen: column("Seen", None),
+            seen: column("Last seen", None),
         },
         period: "30 d".to_owned(),
         rows: vec![
@@ -111,7 +111,7 @@ fn limit(word: &Word, kind: Kind, field: &Field, holds: &str) -> LimitBox {
         meter: None,
         effective: Some((holds.to_owned(), Some(from(word, "default")))),
         otherwise: None,
-        typed: Typed::default(),
+        typed: EnteredAmount::default(),
         was: "inherit".to_owned(),
         set_by: None,
         theirs: None,
@@ -123,14 +123,18 @@ fn limit(word: &Word, kind: Kind, field: &Field, holds: &str) -> LimitBox {
 }
 
 fn set(word: &Word, limit: LimitBox, value: &str, note: &str) -> LimitBox {
-    let typed =
-        Typed { choice: Choice::Value, value: word(value), until: "2026-12-01T00:00".to_owned(), note: word(note) };
+    let typed = EnteredAmount {
+        choice: Choice::Value,
+        value: word(value),
+        until: "2026-12-01T00:00".to_owned(),
+        note: word(note),
+    };
     LimitBox { typed, was: word("4||"), set_by: Some((word("root-admin"), ago(7200))), ..limit }
 }
 
 fn section(title: &'static str, shows_use: bool, rows: Vec<LimitBox>) -> LimitSection {
-    let holds = if title.is_empty() { "Holds" } else { "If inherited" };
-    LimitSection { title, hint: "What everybody in the group may use for themselves.", holds, shows_use, rows }
+    let holds = if title.is_empty() { "Effective" } else { "If inherited" };
+    LimitSection { title, hint: "The limits of each member of the group.", holds, shows_use, rows }
 }
 
 /// Somebody with an override, sessions and a refusal.
@@ -139,7 +143,7 @@ pub fn user(word: &Word) -> LimitsPage {
     let gpus = LimitBox {
         meter: Some(meter("gpus", "GPUs", 8, Some(8))),
         effective: Some(("8".to_owned(), Some(until("override until")))),
-        otherwise: Some(word("else 4 from group vision")),
+        otherwise: Some(word("otherwise 4 from group vision")),
         ..set(word, each(Field::Gpus, "8"), "8", "ICASSP deadline")
     };
     let rows = vec![
@@ -151,7 +155,7 @@ pub fn user(word: &Word) -> LimitsPage {
         LimitBox { meter: Some(meter("cpus", "cores", 26, Some(32))), ..each(Field::Cpus, "32") },
         LimitBox {
             meter: Some(meter("memory_bytes", "memory", 192 * GIB, Some(256 * GIB))),
-            ..each(Field::MemoryBytes, "256 GB")
+            ..each(Field::MemoryBytes, "256 GiB")
         },
         LimitBox { meter: Some(meter("gpu_hours", "GPU-hours", 182, Some(200))), ..each(Field::GpuHours, "200") },
         each(Field::MaxSessionSeconds, "8 h"),
@@ -162,12 +166,12 @@ pub fn user(word: &Word) -> LimitsPage {
         tab: "people",
         head: LimitsHead {
             title: word("Carol Doe (R&D)"),
-            crumb: Some(("/admin/quotas".to_owned(), "People".to_owned())),
+            crumb: Some(("/admin/quotas".to_owned(), "Users".to_owned())),
             chips: vec!["carol".to_owned(), word("speech"), word("vision")],
-            lead: "An override wins over what groups and the default give, until it ends.".to_owned(),
+            lead: "Until it ends, an override replaces the limits of groups and the default.".to_owned(),
             more: Some(("/admin/users/carol".to_owned(), "Account".to_owned())),
         },
-        notice: Some("Saved. It holds from now on; nothing was stopped.".to_owned()),
+        notice: Some("Saved. The new limits apply from now on. Nothing was stopped.".to_owned()),
         alert: None,
         stale: None,
         action: "/admin/quotas/users/carol".to_owned(),
@@ -183,18 +187,18 @@ pub fn user(word: &Word) -> LimitsPage {
                 Refusal {
                     href: None,
                     name: word("vit-large"),
-                    asked: "9 GPUs · 8 cores · 64 GB for 4 h".to_owned(),
+                    asked: "9 GPUs · 8 cores · 64 GiB for 4 h".to_owned(),
                     at: ago(3600),
-                    why: vec![word("This asks for 9 GPUs; you may use 8 (override). Ask for fewer.")],
+                    why: vec![word("This asks for 9 GPUs; your limit is 8 GPUs (override). Ask for at most 8 GPUs.")],
                 },
                 Refusal {
                     href: Some("/sessions/0199a0b2-0000-7000-8000-000000000009".to_owned()),
                     name: word("resnet-sweep"),
-                    asked: "6 GPUs · 8 cores · 64 GB for 4 h".to_owned(),
+                    asked: "6 GPUs · 8 cores · 64 GiB for 4 h".to_owned(),
                     at: ago(86_400),
                     why: vec![
-                        word("This asks for 6 GPUs; you may use 4 (override). Ask for fewer."),
-                        word("This asks for 64 GB of memory; you may use 32 GB (default). Ask for less."),
+                        word("This asks for 6 GPUs; your limit is 4 GPUs (override). Ask for at most 4 GPUs."),
+                        word("This asks for 64 GiB; your limit is 32 GiB (default). Ask for at most 32 GiB."),
                     ],
                 },
             ],
@@ -208,9 +212,9 @@ pub fn stale(word: &Word) -> LimitsPage {
     let rows = &mut page.sections[0].rows;
     rows[0].theirs = Some(word("6 until 2026-12-24 00:00 UTC (“thesis”)"));
     rows[2] = LimitBox {
-        typed: Typed { choice: Choice::Value, value: word("1e9"), until: "soon".to_owned(), note: word("x") },
+        typed: EnteredAmount { choice: Choice::Value, value: word("1e9"), until: "soon".to_owned(), note: word("x") },
         errors: vec![
-            ("value", word("Write a whole number in full, as 4 or 1000: no fractions, no powers.")),
+            ("value", word("Write a whole number in full, such as 4 or 1000: no fractions, no powers.")),
             ("until", "This must be in the future.".to_owned()),
             ("note", "One line without control characters.".to_owned()),
         ],
@@ -220,7 +224,7 @@ pub fn stale(word: &Word) -> LimitsPage {
     LimitsPage {
         notice: None,
         stale: Some(vec![word("mia: GPUs at once: 5, by chief 2 min ago")]),
-        alert: Some(word("3 things are wrong, and nothing was saved.")),
+        alert: Some(word("3 values are invalid. Nothing was saved.")),
         person: None,
         ..page
     }
@@ -245,7 +249,7 @@ pub fn group(word: &Word) -> LimitsPage {
         head: LimitsHead {
             title: word("vision"),
             crumb: Some(("/admin/quotas/groups".to_owned(), "Groups".to_owned())),
-            more: Some(("/admin/groups/0199a0b2".to_owned(), "People of the group".to_owned())),
+            more: Some(("/admin/groups/0199a0b2".to_owned(), "Members".to_owned())),
             ..LimitsHead::default()
         },
         action: "/admin/quotas/groups/0199a0b2-0000-7000-8000-000000000002".to_owned(),
@@ -286,9 +290,10 @@ pub fn in_slurm(word: &Word) -> LimitsPage {
     }
     page.slurm = Some(SlurmPanel {
         lines: vec![
-            word("One session or job has at most 2 GPUs (Slurm: account lab, one job)."),
+            word("One session or job can have at most 2 GPUs (Slurm: account lab, one job)."),
             word(
-                "Slurm also limits 6000 minutes of gres/gpu (GrpTRESMins): it counts them by itself, not in the portal’s period, and holds jobs back there.",
+                "Slurm also limits 6000 minutes of gres/gpu (GrpTRESMins). It counts them itself, not in the portal’s \
+                 period, and holds jobs in its own queue.",
             ),
         ],
         commands: vec![
@@ -315,23 +320,24 @@ fn managers(word: &Word) -> Layout {
 pub fn selection(word: &Word) -> LimitsPage {
     let rows = [Field::Gpus, Field::Cpus, Field::MemoryBytes].map(|field| LimitBox {
         effective: Some(("for 2 of them".to_owned(), None)),
-        typed: Typed { choice: Choice::Stay, ..Typed::default() },
+        typed: EnteredAmount { choice: Choice::Stay, ..EnteredAmount::default() },
         can_stay: true,
         ..limit(word, Kind::Each, &field, "")
     });
     LimitsPage {
         head: LimitsHead {
-            title: "Limits of 3 people".to_owned(),
-            crumb: Some(("/admin/quotas".to_owned(), "People".to_owned())),
-            lead: "What you choose here is set for each of them; what you leave stays as it is.".to_owned(),
+            title: "Limits of 3 users".to_owned(),
+            crumb: Some(("/admin/quotas".to_owned(), "Users".to_owned())),
+            lead: "The values that you choose are set for each of these users. Other fields keep their values."
+                .to_owned(),
             ..LimitsHead::default()
         },
         action: "/admin/quotas/selection".to_owned(),
-        sections: vec![LimitSection { holds: "Set now", ..section("", false, rows.into()) }],
+        sections: vec![LimitSection { holds: "Currently set", ..section("", false, rows.into()) }],
         people: ["alice", "bob", "carol"].map(str::to_owned).into(),
         person: None,
         notice: None,
-        alert: Some("Choose at least one field to change.".to_owned()),
+        alert: Some("Change at least one field.".to_owned()),
         ..user(word)
     }
 }

@@ -1,7 +1,7 @@
 //! Runs, filled: in every state of reading, with everything that may be passed over, and empty.
 
 use lyceum::{
-    model::run::{Skipped, Visibility},
+    model::run::{SkippedData, Visibility},
     web::{page::Nav, views::*},
 };
 
@@ -35,7 +35,7 @@ fn form(word: &Word) -> RunForm {
 pub fn runs(word: &Word) -> RunsPage {
     RunsPage {
         layout: layout(word).at(Nav::Runs),
-        notice: Some("The run is forgotten. Its files stay where they are.".to_owned()),
+        notice: Some("The run was removed. Its log files are kept.".to_owned()),
         errors: Vec::new(),
         table: table(word),
         form: form(word),
@@ -176,12 +176,12 @@ pub fn runs_wrong(word: &Word) -> RunsPage {
     RunsPage {
         notice: None,
         errors: vec![
-            error("directory", "There is no such directory."),
+            error("directory", "Directory not found."),
             error("name", "At most 200 characters."),
-            error("group", "Name the group that may see it."),
+            error("group", "Required with the visibility `group`."),
         ],
         table: ResultsView {
-            wrong: Some(word("There is no column “depth”. (character 7)")),
+            wrong: Some(word("Unknown column “depth”. (character 7)")),
             rows: Vec::new(),
             group_rows: Vec::new(),
             next_href: None,
@@ -201,7 +201,7 @@ pub fn run(word: &Word) -> RunPage {
         max: number(None),
         csv: format!("/api/v1/runs/{ID}/metrics/loss?format=csv"),
     };
-    let skipped = Skipped {
+    let skipped = SkippedData {
         damaged: 2,
         oversized: 1,
         surplus: 70_000,
@@ -211,7 +211,7 @@ pub fn run(word: &Word) -> RunPage {
     };
     RunPage {
         layout: layout(word).at(Nav::Runs),
-        notice: Some("The run is changed.".to_owned()),
+        notice: Some("The run was changed.".to_owned()),
         errors: Vec::new(),
         row: row(word, "resnet18", Some("bob"), RunState::Live, 1_234_567),
         is_owner: true,

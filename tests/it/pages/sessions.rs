@@ -3,8 +3,8 @@
 
 use lyceum::model::{
     EndReason, Gpu, Resources, Session, SessionId, SessionState, UserId,
-    quota::Reason,
-    session::{Asked, Placement, SessionSpec},
+    quota::{Code, Field, Holder, Reason, Source},
+    session::{IdleQuestion, Placement, SessionSpec},
     size::GIB,
 };
 
@@ -30,10 +30,12 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
             log_directories: std::collections::BTreeMap::new(),
             group: None,
             modules: Vec::new(),
+            image: None,
         },
         spec_is_whole: true,
         reasons: Vec::new(),
         gpus: Vec::new(),
+        image_digest: None,
         cluster: "local".to_owned(),
         placement: None,
         extensions: 0,
@@ -47,6 +49,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
         keep_until: None,
         asked: None,
         unknown_since: None,
+        suspended_since: None,
         stop_reason: None,
         stopping_at: None,
         ended_at: None,
@@ -88,7 +91,7 @@ pub fn running(word: &Word) -> Session {
 pub fn asked(word: &Word) -> Session {
     let mut session = running(word);
     session.id = SessionId::new();
-    session.asked = Some(Asked { at: NOW.plus_seconds(-600), by: word("oscar") });
+    session.asked = Some(IdleQuestion { at: NOW.plus_seconds(-600), by: word("oscar") });
     session
 }
 
@@ -107,8 +110,8 @@ pub fn queued(word: &Word) -> Session {
     let mut session = session(word, "vit-sweep", SessionState::Queued);
     let hint = word("Your limit is 4 GPUs and 3 are in use; this asks for 2. Stop ‘resnet-nb’ (2 GPUs) or ask for 1.");
     session.reasons = vec![Reason {
-        code: "quota.gpus.user".to_owned(),
-        scope: word("default"),
+        code: Code::limit(&Field::Gpus, Holder::User),
+        source: Source::read(&word("default")),
         used: 3,
         requested: 2,
         limit: 4,

@@ -80,10 +80,13 @@ pub fn show(word: &Word) -> ShowSweep {
         parameters: vec![word("lr"), word("optimizer")],
         has_repeats: false,
         rows: (0..60).map(task).collect(),
+        more: super::gallery::more("/sweeps/0190a1b2-0000-7000-8000-000000000000", "tasks", 100),
+        counts: vec![("running", "running", 9), ("ended", "succeeded", 91)],
         is_own: true,
         may_pause: false,
         may_resume: true,
         may_stop: true,
+        compare_href: Some("/runs/compare?id=1&id=2".to_owned()),
         may_delete: false,
     }
 }

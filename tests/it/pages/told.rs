@@ -6,7 +6,8 @@ use lyceum::{
     model::{
         JobId, NotificationId, Session, SessionId, UserId,
         ending::{Cause, Deadline, Notice},
-        notification::{Delivery, Event, Message, Notification, Unseen, Way, Webhook, Wishes},
+        notification::{Delivery, Event, Message, Notification, NotificationSettings, UnseenJob, Way, Webhook},
+        quota,
     },
     notifications::Overview,
     web::views::*,
@@ -17,7 +18,7 @@ use super::{
     sessions::*,
 };
 
-pub fn told(word: &Word) -> Told {
+pub fn told(word: &Word) -> NotificationForm {
     let one = |title: &str, way, state, error: Option<&str>, ago: i64| Notification {
         id: NotificationId::new(),
         user: UserId::new(),
@@ -36,17 +37,24 @@ pub fn told(word: &Word) -> Told {
     };
     let latest = vec![
         one("Job ‘resnet50, lr 0.1’ failed", Way::Mail, Delivery::Sent, None, 240),
-        one("Job ‘resnet50, lr 0.1’ failed", Way::Webhook, Delivery::Waiting, Some("The webhook answered 503."), 240),
         one(
-            "Job ‘bert’ has values that are no numbers",
+            "Job ‘resnet50, lr 0.1’ failed",
+            Way::Webhook,
+            Delivery::Waiting,
+            Some("The webhook returned status 503."),
+            240,
+        ),
+        one(
+            "Job ‘bert’ logged values that are not finite numbers",
             Way::Mail,
             Delivery::Failed,
-            Some("The mail server refused it."),
+            Some("The mail server rejected it."),
             7200,
         ),
     ];
     let webhook = Some(Webhook { url: word("https://hooks.example.org/services/T0/B0"), salt: String::new() });
-    let wishes = Wishes { mail: Some(word("ada@example.org")), webhook, ..Wishes::default() };
+    let wishes =
+        NotificationSettings { mail: Some(word("ada@example.org")), webhook, ..NotificationSettings::default() };
     let overview = Overview {
         wishes,
         mail_offered: true,
@@ -56,11 +64,11 @@ pub fn told(word: &Word) -> Told {
         latest,
         unseen: Vec::new(),
     };
-    Told::new(overview, NOW)
+    NotificationForm::new(overview, NOW)
 }
 
 /// What a strip tells of a job.
-fn unseen(word: &Word, how: &str) -> Unseen {
+fn unseen(word: &Word, how: &str) -> UnseenJob {
     let message = Message {
         event: if how == "finished" { Event::Finished } else { Event::Failed },
         title: word(&format!("Job ‘resnet50, lr 0.1’ {how}")),
@@ -68,7 +76,7 @@ fn unseen(word: &Word, how: &str) -> Unseen {
         job: Some((JobId::new(), 1)),
         name: word("resnet50, lr 0.1"),
     };
-    Unseen { attempt: SessionId::new(), message, at: NOW }
+    UnseenJob { attempt: SessionId::new(), message, at: NOW }
 }
 
 /// The strip of what there is to know, as every page fetches it.
@@ -76,13 +84,14 @@ pub fn notices(word: &Word) -> String {
     let mut waited = idle(word);
     waited.name = word("vit-sweep");
     let turn = Notice::Turn { released_at: Some(NOW.plus_seconds(28 * 60)) };
-    let near = Circumstances {
-        no_extension: Some(word("A request of somebody else waits for what this session holds.")),
+    let near = SentenceContext {
+        no_extension: Some(word("A request of another user waits for the resources of this session.")),
         ..context(word).around
     };
     let refused = CardContext { around: near, extend_seconds: None, ..context(word) };
     let ending = |cause, after| {
-        let deadline = Deadline::new(cause, NOW.plus_seconds(240 - after), after, word("group vision"));
+        let deadline =
+            Deadline::new(cause, NOW.plus_seconds(240 - after), after, quota::Source::read(&word("group vision")));
         Notice::Ending { deadline, lead: 300 }
     };
     let (of_time, unused) = (ending(Cause::TimeLimit, 28_800), ending(Cause::Unused, 7200));

@@ -78,7 +78,7 @@ fn line(word: &Word, name: &str, reason: EndReason, hours: i64) -> EndedLine {
         reason: end_reason_word(reason),
         ended: Moment::clock(NOW.plus_seconds(-hours * 3600), NOW),
         held_seconds: (reason != EndReason::Refused).then_some(hours * 1234),
-        held: word("2\u{a0}×\u{a0}A100 · 16\u{a0}cores · 96\u{a0}GB"),
+        held: word("2\u{a0}×\u{a0}A100 · 16\u{a0}cores · 96\u{a0}GiB"),
     }
 }
 
@@ -98,14 +98,14 @@ fn budget(word: &Word, whose: &str, used: i64, asked: i64, limit: i64) -> Budget
 pub fn own(word: &Word) -> UsagePage {
     UsagePage {
         layout: layout(word).at(Nav::Usage),
-        tabs: Some(UsageTabs { others: "Everybody", is_own: true }),
-        elsewhere: Some(word("With one job that came from a shell: 4 cores and 8 GiB.")),
+        tabs: Some(UsageTabs { others: "All users", is_own: true }),
+        elsewhere: Some(word("Includes one job submitted in a shell: 4 cores and 8 GiB.")),
         meters: meters(word),
-        budgets: vec![budget(word, "your own", 310, 48, 500), budget(word, "of group vision together", 1930, 0, 2000)],
+        budgets: vec![budget(word, "your limit", 310, 48, 500), budget(word, "total of group vision", 1930, 0, 2000)],
         range: range("/usage"),
         charts: charts(&GPUS, &CPUS),
         spans: spans(&GPUS, &CPUS),
-        from_shell: Some(word("One job from a shell is in it, with 1.5 GPU-hours and 12.0 core-hours.")),
+        from_shell: Some(word("Includes one job from a shell, with 1.5 GPU-hours and 12.0 core-hours.")),
         history: history(word),
         lines: vec![
             line(word, "tokenizer", EndReason::OutOfMemory, 1),
@@ -121,7 +121,7 @@ pub fn own(word: &Word) -> UsagePage {
 
 /// Somebody who has just come, without an administrator's rights, and with a day that is none.
 pub fn own_empty(word: &Word) -> UsagePage {
-    let message = "Write a day as 2030-01-31.".to_owned();
+    let message = "Enter a date, as in 2030-01-31.".to_owned();
     UsagePage {
         tabs: None,
         budgets: Vec::new(),
@@ -154,12 +154,12 @@ pub fn compare(word: &Word) -> ComparePage {
     };
     ComparePage {
         layout: layout(word).at(Nav::Usage),
-        tabs: UsageTabs { others: "Everybody", is_own: false },
+        tabs: UsageTabs { others: "All users", is_own: false },
         range: range("/usage/compare"),
         charts: charts(&GPUS, &CPUS),
         spans: spans(&GPUS, &CPUS),
-        from_shell: Some(word("One job from a shell is in it, with 1.5 GPU-hours and 12.0 core-hours.")),
-        by: vec![tab("Person", true), tab("Group", false), tab("GPU model", false)],
+        from_shell: Some(word("Includes one job from a shell, with 1.5 GPU-hours and 12.0 core-hours.")),
+        by: vec![tab("User", true), tab("Group", false), tab("GPU model", false)],
         columns: vec![
             column("Name", None),
             column("GPU-hours", Some("descending")),
@@ -184,7 +184,7 @@ pub fn compare(word: &Word) -> ComparePage {
 pub fn compare_empty(word: &Word) -> ComparePage {
     ComparePage {
         tabs: UsageTabs { others: "My groups", is_own: false },
-        by: vec![tab("Person", false), tab("Group", false), tab("GPU model", true)],
+        by: vec![tab("User", false), tab("Group", false), tab("GPU model", true)],
         has_cores: false,
         rows: Vec::new(),
         charts: charts(&[0; 31], &[0; 31]),

@@ -146,7 +146,7 @@ async fn forms_say_what_was_wrong_and_what_they_did() {
     let answer = chief.post_form("/admin/users/zoe/role", &[("role", "admin")]).await;
     assert_eq!(answer.headers()["location"], "/admin/users/zoe?done=role");
     let page = chief.visit("/admin/users/zoe?done=role").await.text().await.unwrap();
-    assert!(page.contains("The role is changed"));
+    assert!(page.contains("Role changed."));
 
     let own = chief.post_form("/admin/users/chief/disable", &[]).await;
     assert_eq!(own.status(), 403);

@@ -123,7 +123,7 @@ async fn a_manager_sees_and_keeps_their_own_group() {
 
     // The page has what she may do and nothing else.
     let page = mia.visit("/admin/groups/vision").await.text().await.unwrap();
-    assert!(page.contains("Take out: alice") && page.contains("Invite somebody") && !page.contains("Add a member"));
+    assert!(page.contains("Remove: alice") && page.contains("Invite a user") && !page.contains("Add a member"));
     for absent in ["/managers\"", "/rename", "/admin/users", "/sessions/0"] {
         assert!(!page.contains(absent), "{absent}");
     }
@@ -133,7 +133,7 @@ async fn a_manager_sees_and_keeps_their_own_group() {
     let wrong = mia.clone().with("accept", "text/html");
     let wrong = wrong.post_form(&format!("/admin/groups/{id}/invitations"), &[("name", "no<body")]).await;
     assert_eq!(wrong.status(), 422);
-    assert!(wrong.text().await.unwrap().contains("There is no user of this name who can be invited."));
+    assert!(wrong.text().await.unwrap().contains("There is no user with this name who can be invited."));
 
     let token = portal.token(&mia, &["admin:users"]).await;
     let ask = async |who: &crate::portal::Caller| {

@@ -63,7 +63,7 @@ async fn a_manager_sees_nothing_of_people_who_have_not_agreed() {
         assert_eq!(names(&get(&mia, "groups/lab/members").await, "name"), [""; 0]);
         assert_eq!(names(&get(&mia, "groups/lab/sessions").await, "owner"), [""; 0]);
         let page = mia.visit("/admin/groups/lab").await.text().await.unwrap();
-        assert!(page.contains("Nobody is in it") && page.contains("Nothing is running"), "{page}");
+        assert!(page.contains("No members.") && page.contains("Nothing is running"), "{page}");
     };
     nothing().await;
     for (method, path) in
@@ -78,7 +78,10 @@ async fn a_manager_sees_nothing_of_people_who_have_not_agreed() {
     assert_eq!(status(&alice, "DELETE", "me/invitations/lab").await, 204);
     nothing().await;
     let (code, problem) = invite(&mia, "alice").await;
-    assert!(code == 409 && problem["detail"].as_str().unwrap().contains("was declined"), "{code} {problem}");
+    assert!(
+        code == 409 && problem["detail"].as_str().unwrap().contains("declined this invitation"),
+        "{code} {problem}"
+    );
     assert_eq!(invite(&chief, "alice").await.0, 201, "an administrator may");
 
     assert_eq!(status(&alice, "PUT", "me/invitations/lab").await, 204);
@@ -114,7 +117,7 @@ async fn a_manager_sees_nothing_of_people_who_have_not_agreed() {
         (303, &"/settings?done=accepted#groups".parse().unwrap())
     );
     let page = bob.visit("/settings?done=accepted").await.text().await.unwrap();
-    assert!(page.contains("You are in the group now.") && page.contains("Leave: lab"));
+    assert!(page.contains("You have joined the group.") && page.contains("Leave: lab"));
     assert_eq!(names(&get(&mia, "groups/lab/sessions").await, "id"), [of_bob.to_string()]);
     assert_eq!(bob.post_form("/settings/groups/lab/leave", &[("a", "b")]).await.status(), 303);
     assert_eq!(names(&get(&mia, "groups/lab/members").await, "name"), [""; 0]);

@@ -7,7 +7,7 @@ mod groups;
 mod invitations;
 
 use lyceum::{
-    db::directory::{Arrival, Group, Person},
+    db::directory::{ArrivalOutcome, Group, Person},
     model::{Role, UserId, Username},
 };
 use reqwest::Response;
@@ -45,7 +45,7 @@ async fn of_directory(portal: &TestPortal, name: &str, role: Role, groups: &[&st
         groups: &groups,
     };
     match portal.db().arrive(&person, portal.clock.now()).await.unwrap() {
-        Arrival::Known(id) => id,
+        ArrivalOutcome::Known(id) => id,
         other => panic!("{name}: {other:?}"),
     }
 }

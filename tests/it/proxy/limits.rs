@@ -2,7 +2,7 @@
 
 use std::{fs, io, sync::Arc, time::Duration};
 
-use lyceum::listen::{self, Certificate, News, TlsError};
+use lyceum::listen::{self, Certificate, CertificateChange, TlsError};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -147,7 +147,7 @@ async fn a_renewed_certificate_is_taken_up() {
     let front = setup.start().await;
     assert!(shake_hands(&front, &first).await.is_ok());
     assert!(shake_hands(&front, &second).await.is_err());
-    assert!(matches!((opened.look(), opened.look()), (News::None, News::None)));
+    assert!(matches!((opened.look(), opened.look()), (CertificateChange::None, CertificateChange::None)));
 
     // What is no good, is told of once and changes nothing: half a pair, nonsense, nothing at
     // all, and a pair that is not good for the apps' names.
@@ -167,9 +167,12 @@ async fn a_renewed_certificate_is_taken_up() {
                 None => fs::remove_file(file).unwrap(),
             }
         }
-        assert!(matches!(opened.look(), News::None), "it may be half written");
-        assert!(matches!(opened.look(), News::Kept(_)), "{wrong:?}");
-        assert!(matches!((opened.look(), opened.look()), (News::None, News::None)), "told of once");
+        assert!(matches!(opened.look(), CertificateChange::None), "it may be half written");
+        assert!(matches!(opened.look(), CertificateChange::Kept(_)), "{wrong:?}");
+        assert!(
+            matches!((opened.look(), opened.look()), (CertificateChange::None, CertificateChange::None)),
+            "told of once"
+        );
         assert!(shake_hands(&front, &first).await.is_ok(), "{wrong:?}");
     }
 
@@ -179,8 +182,8 @@ async fn a_renewed_certificate_is_taken_up() {
     fs::remove_file(&certificate).unwrap();
     std::os::unix::fs::symlink(&new, &certificate).unwrap();
     fs::write(&key, &second_key).unwrap();
-    assert!(matches!(opened.look(), News::None));
-    let News::Renewed(ends) = opened.look() else { panic!("not taken up") };
+    assert!(matches!(opened.look(), CertificateChange::None));
+    let CertificateChange::Renewed(ends) = opened.look() else { panic!("not taken up") };
     assert_eq!(Some(ends), opened.ends());
     assert!(shake_hands(&front, &second).await.is_ok());
     assert!(shake_hands(&front, &first).await.is_err());

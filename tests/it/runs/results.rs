@@ -154,12 +154,12 @@ async fn values_at_a_step_are_looked_up() {
 async fn faults_are_named_with_their_place() {
     let (portal, ada, _) = filled().await;
     for (query, field, message) in [
-        (("where", "lr < "), "where", "After “<” a value is missing. (character 6)"),
-        (("where", "lr < 1 and depth > 3"), "where", "There is no column “depth”. (character 12)"),
-        (("sort", "p:depth"), "sort", "There is no such column."),
-        (("group", "m:val/loss"), "group", "There is no such column."),
-        (("value", "at"), "step", "At which step?"),
-        (("colour", "red"), "colour", "There is no such parameter."),
+        (("where", "lr < "), "where", "A value is missing after “<”. (character 6)"),
+        (("where", "lr < 1 and depth > 3"), "where", "Unknown column “depth”. (character 12)"),
+        (("sort", "p:depth"), "sort", "Unknown column."),
+        (("group", "m:val/loss"), "group", "Unknown column."),
+        (("value", "at"), "step", "A step is required."),
+        (("colour", "red"), "colour", "Unknown parameter."),
     ] {
         let (status, problem) = ask(&ada, &[query]).await;
         assert_eq!(status, 422, "{query:?}");

@@ -59,7 +59,7 @@ async fn a_stock_nginx_on_a_socket() {
         let log = ada.home.join("access.log");
         eventually("it is asked", async || {
             let log = std::fs::read_to_string(&log).ok()?;
-            (2 < log.lines().filter(|line| line.contains(" 503 ")).count()).then_some(())
+            (log.lines().filter(|line| line.contains(" 503 ")).count() > 2).then_some(())
         })
         .await;
         assert_eq!(ada.json(&format!("/api/v1/sessions/{id}")).await["state"], "starting");
@@ -268,15 +268,15 @@ async fn every_fault_of_the_configuration_is_named() {
         "apps[0].name:",
         "apps[0].title:",
         "apps[0].command: the program",
-        "apps[0].command: at most 4096 bytes and no control characters",
+        "apps[0].command: each value must have at most 4096 bytes and no control characters",
         "apps[0].groups:",
         "apps[0].ready_path:",
         "apps[0].environment.A-B:",
         "apps[0].environment.LD_PRELOAD:",
-        "apps[1].command: it is empty",
-        "apps[1].name: `jupyter` is built in",
+        "apps[1].command: must not be empty",
+        "apps[1].name: `jupyter` is a built-in app",
         "apps[1].listen:",
-        "apps[2].command: it names {port}",
+        "apps[2].command: contains {port}",
     ] {
         assert!(said.contains(fault), "{fault} is missing in:\n{said}");
     }

@@ -170,7 +170,7 @@ async fn who_cancelled_and_accounts_that_are_away() {
     stage.cluster().as_user(placement.uid, "scancel", &[&placement.pid.to_string()]);
     let exit = stage.ended(session, &placement).await;
     assert_eq!(exit.reason, Some(EndReason::StoppedByAdmin), "by whom is not known: {exit:?}");
-    assert!(exit.detail.contains("does not say by whom"), "{exit:?}");
+    assert!(exit.detail.contains("does not report by whom"), "{exit:?}");
 
     stage.cluster().accounts().start_daemon();
     stage.cluster().as_user(of_other.uid, "scancel", &[&of_other.pid.to_string()]);

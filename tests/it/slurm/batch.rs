@@ -150,18 +150,18 @@ async fn what_cannot_be_counted_is_refused() {
         (script("#SBATCH --core-spec=1"), "line 2: `--core-spec`"),
         (script("#SBATCH --gres=shard:1"), "line 2: `--gres=shard:1`"),
         (script("#SBATCH --uid=0"), "line 2: `--uid`"),
-        (script("#SBATCH --nodes=5"), "5 nodes; there are 4"),
+        (script("#SBATCH --nodes=5"), "5 nodes; only 4"),
         (script("#SBATCH -c 5"), "5 × cores; the largest node has 4"),
         (script("#SBATCH --time=2:00:00"), "120 minutes; Slurm"),
         (script("#SBATCH -p small --time=10"), "10 minutes; Slurm"),
-        (json!({ "script": "echo no script", "sbatch": true }), "its first line names"),
-        (json!({ "command": ["true"], "sbatch": true }), "whose #SBATCH lines"),
-        (json!({ "script": format!("#!/bin/sh\n# {}\n", "x".repeat(100_000)), "sbatch": true }), "64 KB"),
+        (json!({ "script": "echo no script", "sbatch": true }), "its first line must name"),
+        (json!({ "command": ["true"], "sbatch": true }), "give the Slurm script"),
+        (json!({ "script": format!("#!/bin/sh\n# {}\n", "x".repeat(100_000)), "sbatch": true }), "64 KiB"),
         (json!({ "script": format!("#!/bin/sh\n# {}\n", "x".repeat(5 << 20)), "sbatch": true }), "1048576"),
         (json!({ "command": ["true"], "nodes": 0 }), "between 1 and 10000"),
         (json!({ "command": ["true"], "nodes": 10_000_000 }), "between 1 and 10000"),
-        (json!({ "command": ["true"], "nodes": 9 }), "9 nodes; there are 4"),
-        (json!({ "command": ["true"], "tasks_per_node": 2, "resources": { "cpus": 3 } }), "not the same for each of 2"),
+        (json!({ "command": ["true"], "nodes": 9 }), "9 nodes; only 4"),
+        (json!({ "command": ["true"], "tasks_per_node": 2, "resources": { "cpus": 3 } }), "equally among 2 tasks"),
     ] {
         let said = refused(&house, &person, request.clone()).await;
         assert!(said.contains(part), "{part}: {said}");
@@ -174,6 +174,6 @@ async fn what_cannot_be_counted_is_refused() {
     // What Slurm knows and we do not is told in its own words.
     let id = submit(&house, &person, script("#SBATCH --qos=nowhere --constraint=nowhere")).await;
     let job = ended(&house, &person, &id, "launch_failed").await;
-    assert!(job["detail"].as_str().unwrap().contains("Slurm refused the job"), "{job}");
+    assert!(job["detail"].as_str().unwrap().contains("Slurm rejected the job"), "{job}");
     assert_eq!(jobs(&cluster), 0, "nothing of all this came to Slurm");
 }

@@ -53,7 +53,7 @@ async fn off_by(offset: &str) {
     drop(loud);
     stopped(&house, &person, waits, async || runs(&house, &person, prints, "its program prints").await).await;
     drop(open);
-    let told = house.log().contains("the clock of its machine is ahead of ours");
+    let told = house.log().contains("clock of the node differs from the portal's");
     assert!(told, "an administrator should know");
     person.end(&house, prints).await;
     let session = person.session(&house, prints).await;

@@ -6,7 +6,7 @@ use std::{
     fmt::Write,
     fs,
     net::TcpListener,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU16, Ordering},
@@ -21,6 +21,7 @@ use nix::{
     unistd::Pid,
 };
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use tempfile::TempDir;
 
 use super::accounts::Accounts;
 use crate::{needs, wait::until};
@@ -38,7 +39,7 @@ const PROGRAMS: [&str; 6] = [
 ];
 
 pub struct Cluster {
-    base: tempfile::TempDir,
+    base: TempDir,
     munge: Child,
     controller: Mutex<Child>,
     nodes: Mutex<Vec<Child>>,
@@ -96,6 +97,27 @@ impl Cluster {
 
     pub fn conf(&self) -> PathBuf {
         self.path("etc/slurm.conf")
+    }
+
+    /// Makes a folder with Slurm's commands, in which those that are named are programs of the test's.
+    pub fn commands(own: &[(&str, &str)]) -> TempDir {
+        let folder = tempfile::Builder::new().prefix("ly-commands-").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for tool in ["sbatch", "scancel", "sinfo", "squeue", "scontrol", "sacct", "sacctmgr", "srun"] {
+            symlink(format!("/usr/bin/{tool}"), folder.path().join(tool)).unwrap();
+        }
+        for (tool, text) in own {
+            Self::replace(&folder, tool, text);
+        }
+        folder
+    }
+
+    /// Puts a program of the test's in the place of a command.
+    pub fn replace(commands: &TempDir, tool: &str, text: &str) {
+        let path = commands.path().join(tool);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// What the helper runs.

@@ -26,7 +26,7 @@ async fn unknown_while_the_controller_hangs() {
         other => panic!("{other:?}"),
     })
     .await;
-    assert!(why.contains("controller does not answer"), "{why}");
+    assert!(why.contains("controller does not respond"), "{why}");
     let trouble = stage.scheduler.trouble();
     assert!(
         matches!(&trouble, Some(NoScheduler::Silent { why, answered_at: Some(_) }) if !why.is_empty()),

@@ -17,7 +17,9 @@ async fn items(house: &House, person: &Person, path: &str) -> Vec<Value> {
 }
 
 async fn page(house: &House, person: &Person) -> String {
-    person.request(house, "GET", "/cluster").send().await.unwrap().text().await.unwrap()
+    crate::pages::markup::one_line(
+        &person.request(house, "GET", "/cluster").send().await.unwrap().text().await.unwrap(),
+    )
 }
 
 #[tokio::test]
@@ -61,8 +63,7 @@ async fn nodes_partitions_and_offers() {
     assert_eq!((&offers[1]["resources"]["gpus"], &offers[1]["resources"]["cpus"]), (&json!(0), &json!(4)));
 
     let text = page(&house, &person).await;
-    for wanted in ["What you could get now", "1 × a100", "node2", "the fan is &#60;b&#62;broken&#60;/b&#62;", "Drained"]
-    {
+    for wanted in ["Available now", "1 × a100", "node2", "the fan is &#60;b&#62;broken&#60;/b&#62;", "Drained"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     // What is offered is had at once.
@@ -76,7 +77,7 @@ async fn nodes_partitions_and_offers() {
     cluster.stop_controller();
     eventually("the page says so", async || {
         let text = page(&house, &person).await;
-        (text.contains("does not answer") && text.contains("node2")).then_some(())
+        (text.contains("does not respond") && text.contains("node2")).then_some(())
     })
     .await;
     assert_eq!(items(&house, &person, "/offers").await, Vec::<Value>::new(), "nobody knows what is free");
@@ -109,4 +110,55 @@ async fn what_the_site_hides() {
     assert_eq!(whole::jobs(&cluster), 0);
     let (fine, said) = house.run(&["check"]);
     assert!(!fine && said.contains("adminlevel=operator"), "{said}");
+}
+
+/// A reservation is shown, offers end with its beginning, and a rehearsal says what waits for it.
+#[tokio::test]
+async fn reservations_are_shown_and_kept() {
+    let Some(cluster) = Cluster::start() else { return };
+    let Some((house, person, cluster)) = whole::on(cluster).await else { return };
+    let words = ["create", "reservation=maint", "starttime=now+30minutes", "duration=60", "nodes=ALL", "users=root"];
+    cluster.tell("scontrol", &[&words[..], &["flags=maint,ignore_jobs"]].concat());
+    let found = eventually("it is listed", async || {
+        let found = items(&house, &person, "/reservations").await;
+        (!found.is_empty()).then_some(found)
+    })
+    .await;
+    assert_eq!((&found[0]["name"], &found[0]["is_maintenance"]), (&json!("maint"), &json!(true)), "{found:?}");
+    assert_eq!(found[0]["nodes"].as_array().unwrap().len(), 4, "{found:?}");
+    for offer in items(&house, &person, "/offers").await {
+        let longest = offer["longest_seconds"].as_i64().unwrap();
+        // Slurm is asked for ten minutes more.
+        assert!((900..=1200).contains(&longest), "{offer}");
+    }
+    let text = page(&house, &person).await;
+    assert!(text.contains("Reservations and maintenance") && text.contains("maint"), "{text}");
+
+    let ask = async |path: &str, body: Value| person.ask(&house, "POST", path, &body).await.1;
+    let short = ask("/admission", json!({ "app": "web", "duration_seconds": 600 })).await;
+    assert_eq!(short["outcome"], "admit", "{short}");
+    let nearly = ask("/admission", json!({ "app": "web", "duration_seconds": 1500 })).await;
+    assert_eq!(nearly["outcome"], "wait", "with what Slurm is asked for besides it does not fit: {nearly}");
+    let long = ask("/admission", json!({ "app": "web", "duration_seconds": 3600 })).await;
+    assert_eq!(long["outcome"], "wait", "{long}");
+    let hint = long["reasons"][0]["hint"].as_str().unwrap();
+    assert!(hint.contains("‘maint’") && hint.contains("With a time limit of"), "{hint}");
+    assert!(long["estimated_start"].as_str() >= found[0]["ends_at"].as_str(), "{long}");
+    let job = |seconds| json!({ "command": ["true"], "time_limit_seconds": seconds });
+    assert_eq!(ask("/jobs/admission", job(3600)).await["outcome"], "wait");
+    assert_eq!(ask("/jobs/admission", job(600)).await["outcome"], "admit");
+    // Neither form promises what is free only until then.
+    for path in ["/sessions/new", "/jobs/new"] {
+        let text = person.request(&house, "GET", path).send().await.unwrap().text().await.unwrap();
+        assert!(text.contains("reservation ‘maint’") && !text.contains("free now"), "{path}: {text}");
+    }
+    // What is submitted all the same waits, in Slurm's own words.
+    let id = person.start(&house, json!({ "app": "web", "duration_seconds": 3600 })).await;
+    eventually("it says what it waits for", async || {
+        let session = person.session(&house, id).await;
+        let detail = session["detail"].as_str().unwrap_or_default();
+        (detail.contains("reserved") || detail.contains("maintenance")).then_some(())
+    })
+    .await;
+    person.end(&house, id).await;
 }

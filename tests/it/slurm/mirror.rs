@@ -141,7 +141,7 @@ async fn a_limit_of_the_portal_binds_on_a_shell() {
     assert!(told.iter().any(|row| row == &format!("lab {unix}: gres/gpu=2 (was gres/gpu=1)")), "{told:?}");
     assert!(told.iter().all(|row| !row.contains("somebody")), "{told:?}");
     let page = person_page(&scene).await;
-    assert!(page.contains("is bound alike"), "the page says what Slurm has of it");
+    assert!(page.contains("Slurm also enforces the limits"), "the page says what Slurm has of it");
     // The portal's own work is charged to the same account, and fits in the same limits.
     for job in [first, second, third, fourth] {
         cluster.tell("scancel", &[&job.to_string()]);
@@ -178,15 +178,14 @@ async fn what_somebody_changes_in_slurm_is_put_back() {
     scene.becomes("lab", "", "billing=7").await;
     assert_eq!(scene.stands("other", unix), "gres/gpu=9", "that account is no group's");
     let told = scene.audited().await;
-    let wanted =
-        format!("lab {unix}: cpu=3, gres/gpu=2 (was cpu unlimited, gres/gpu=9); somebody had changed it in Slurm");
+    let wanted = format!("lab {unix}: cpu=3, gres/gpu=2 (was cpu unlimited, gres/gpu=9); it was changed in Slurm");
     assert!(told.contains(&wanted), "{told:?}");
-    assert!(scene.house.log().contains("limits that somebody changed in slurm were put back"));
+    assert!(scene.house.log().contains("limits that were changed in slurm restored"));
     let jobs = scene
         .cluster
         .ask("sacctmgr", &["-nP", "show", "assoc", "where", "account=lab", &format!("user={unix}"), "format=grpjobs"]);
     assert_eq!(jobs.trim(), "5", "limits that the portal has none of are left");
-    let replaced = scene.told("findings", "were replaced by those that are").await;
+    let replaced = scene.told("findings", "that differed from the portal’s were replaced").await;
     assert_eq!(replaced["level"], "warning", "{replaced}");
     assert!(replaced["what"].as_str().unwrap().contains(&format!("{unix} in lab had cpu unlimited")), "{replaced}");
     // Nothing more is written while nothing changes.
@@ -194,8 +193,8 @@ async fn what_somebody_changes_in_slurm_is_put_back() {
     let asked = lyceum::model::Clock::System.now();
     eventually("Slurm was looked at again", async || {
         let found = scene.told("findings", "associations").await;
-        let ago = found["what"].as_str()?.split("looked at ").nth(1)?.to_owned();
-        (20 < lyceum::model::Clock::System.now().seconds_since(asked) && ago.starts_with(['0', '1', '2'])).then_some(())
+        let ago = found["what"].as_str()?.split("checked ").nth(1)?.to_owned();
+        (lyceum::model::Clock::System.now().seconds_since(asked) > 20 && ago.starts_with(['0', '1', '2'])).then_some(())
     })
     .await;
     assert_eq!(scene.audited().await.len(), before);
@@ -217,11 +216,11 @@ async fn a_portal_that_was_killed_goes_on() {
     scene.house.start().await;
     scene.becomes("lab", &unix, "cpu=2,gres/gpu=2").await;
     scene.becomes("lab", "", "node=4").await;
-    let told = scene.told("findings", "were replaced by those that are").await;
-    assert!(told["what"].as_str().unwrap().contains("all together in lab had cpu=1"), "{told}");
+    let told = scene.told("findings", "that differed from the portal’s were replaced").await;
+    assert!(told["what"].as_str().unwrap().contains("total in lab had cpu=1"), "{told}");
     let rows = scene.audited().await;
     assert!(before < rows.len(), "{rows:?}");
-    let wanted = "lab all together: cpu unlimited (was cpu=1); that stood there when the portal looked first";
+    let wanted = "lab total: cpu unlimited (was cpu=1); found at the portal's first check";
     assert!(rows.iter().any(|row| row == wanted), "{rows:?}");
 }
 
@@ -235,12 +234,12 @@ async fn accounts_that_are_away_are_caught_up_with() {
     scene.becomes("lab", unix, "cpu=3,gres/gpu=1").await;
     cluster.accounts().kill_daemon();
     scene.set(&["user", &person.name, "gpus=2"]);
-    let round = scene.told("loops", "accounting does not answer").await;
+    let round = scene.told("loops", "accounting does not respond").await;
     assert_eq!((&round["level"], round["last_error"].is_string()), (&json!("warning"), true), "{round}");
     cluster.accounts().start_daemon();
     scene.becomes("lab", unix, "cpu=3,gres/gpu=2").await;
     scene.told("loops", " ago, in ").await;
-    let fine = scene.told("findings", "they say what the portal’s limits do").await;
+    let fine = scene.told("findings", "they match the portal’s limits").await;
     assert_eq!(fine["level"], "ok", "{fine}");
 
     let newcomer = scene.house.person_as(&scene.house.unix_account("m"));
@@ -248,10 +247,10 @@ async fn accounts_that_are_away_are_caught_up_with() {
     scene.admin(&["group", "member", "add", "vision", &newcomer.name]);
     scene.set(&["user", &newcomer.name, "gpus=1"]);
     let told = scene.told("findings", &format!("{theirs} in lab")).await;
-    assert_eq!(told["mend"], format!("sacctmgr add user {theirs} account=lab cluster=test"), "{told}");
+    assert_eq!(told["fix"], format!("sacctmgr add user {theirs} account=lab cluster=test"), "{told}");
     cluster.tell("sacctmgr", &["--immediate", "add", "user", &theirs, "account=lab", "cluster=test"]);
     scene.becomes("lab", &theirs, "gres/gpu=1").await;
-    let fine = scene.told("findings", "they say what the portal’s limits do").await;
+    let fine = scene.told("findings", "they match the portal’s limits").await;
     assert_eq!(fine["level"], "ok", "{fine}");
 }
 

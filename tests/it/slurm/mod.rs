@@ -5,13 +5,19 @@ mod accounts;
 mod answers;
 mod batch;
 mod billing;
+mod brief;
 mod clocks;
 pub mod cluster;
 mod conformance;
 mod faults;
+mod gpus;
+mod images;
 mod jobs;
+mod large;
 mod machines;
 mod mirror;
+mod odd;
+mod pace;
 mod prolog;
 mod queue;
 mod read;
@@ -132,7 +138,7 @@ async fn what_never_runs_is_refused() {
         (Resources { memory_bytes: 5 * GIB, ..Resources::default() }, 600, "the largest node has 4"),
         (Resources { gpus: 3, ..Resources::default() }, 600, "3 × GPUs; the largest node has 2"),
         (Resources { gpus: 1, gpu_model: Some("h100".to_owned()), ..Resources::default() }, 600, "1 × h100"),
-        (Resources::default(), 7200, "120 minutes; Slurm’s partition debug allows 60"),
+        (Resources::default(), 7200, "120 minutes; Slurm’s partition debug allows at most 60"),
     ] {
         let launch = Launch { resources: resources.clone(), seconds, ..stage.workload("true") };
         match stage.scheduler.launch(launch).await {
@@ -153,7 +159,7 @@ async fn what_never_runs_is_refused() {
     // Slurm's own word.
     stage.cluster().tell("scontrol", &["update", "partitionname=debug", "state=inactive"]);
     match stage.scheduler.launch(stage.workload("true")).await {
-        Err(Error::Refused(sentence)) => assert!(sentence.starts_with("Slurm refused the job: "), "{sentence}"),
+        Err(Error::Refused(sentence)) => assert!(sentence.starts_with("Slurm rejected the job: "), "{sentence}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(stage.cluster().ask("squeue", &["--noheader"]).lines().count(), 1);
@@ -167,10 +173,10 @@ async fn calls_do_not_grow_with_sessions() {
     let count = async |seconds: u64| {
         let (before, begin) = (slurm.controller_calls(), Instant::now());
         while begin.elapsed() < Duration::from_secs(seconds) {
-            for session in lyceum::scheduler::Scheduler::list(&slurm).await.unwrap().sessions {
+            for session in lyceum::scheduler::LifeCycle::list(&slurm).await.unwrap().sessions {
                 // As reconcile does, at each of its rounds.
                 let placement = stage.scheduler.find(session).await.unwrap().unwrap();
-                lyceum::scheduler::Scheduler::observe(&slurm, session, &placement).await;
+                lyceum::scheduler::LifeCycle::observe(&slurm, session, &placement).await;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }

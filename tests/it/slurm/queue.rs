@@ -29,7 +29,7 @@ async fn once(house: &House, person: &Person, path: &str, what: &str, is_so: imp
 }
 
 async fn page(house: &House, person: &Person, path: &str) -> String {
-    person.request(house, "GET", path).send().await.unwrap().text().await.unwrap()
+    crate::pages::markup::one_line(&person.request(house, "GET", path).send().await.unwrap().text().await.unwrap())
 }
 
 /// Whom somebody's work runs as.
@@ -109,7 +109,7 @@ async fn jobs_of_a_shell_are_there() {
     assert_eq!(queue(&house, &admin, &format!("/queue?owner={name}")).await.len(), 5);
 
     let text = page(&house, &person, "/queue").await;
-    for wanted in ["fills", "turn &#60;b&#62;x&#60;/b&#62;", "number 2 in its partition", "it is held", "[1-3]"] {
+    for wanted in ["fills", "turn &#60;b&#62;x&#60;/b&#62;", "position 2 in its partition", "It is held", "[1-3]"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     assert!(!text.contains("before"), "{text}");
@@ -197,7 +197,7 @@ async fn jobs_of_a_shell_count() {
     })
     .await;
     let home = page(&house, &person, "/").await;
-    assert!(home.contains("With one job that came from a shell: 1 GPU, 2 cores"), "{home}");
+    assert!(home.contains("Includes one job submitted in a shell: 1 GPU, 2 cores"), "{home}");
     let of_all = house.admin().get(&house, &format!("/quotas/users?find={}", person.name)).await;
     assert_eq!(of_all["items"][0]["usage"]["gpus"], 1, "{of_all}");
 

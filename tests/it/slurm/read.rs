@@ -43,7 +43,9 @@ impl Scene {
 
     async fn page(&self, path: &str) -> String {
         let admin = self.house.admin();
-        admin.request(&self.house, "GET", path).send().await.unwrap().text().await.unwrap()
+        crate::pages::markup::one_line(
+            &admin.request(&self.house, "GET", path).send().await.unwrap().text().await.unwrap(),
+        )
     }
 }
 
@@ -82,14 +84,14 @@ async fn slurms_limits_are_the_portals() {
     ] {
         let (status, answer) = admin.ask(house, method, &path, &body).await;
         assert_eq!(status, 409, "{method} {path}: {answer}");
-        assert!(answer["detail"].as_str().unwrap().contains("change them with sacctmgr"), "{answer}");
+        assert!(answer["detail"].as_str().unwrap().contains("Change them with sacctmgr"), "{answer}");
     }
     let (is_done, said) = house.run(&["admin", "quota", "set", "default", "gpus=4"]);
-    assert!(!is_done && said.contains("Slurm keeps this limit"), "{said}");
+    assert!(!is_done && said.contains("Slurm manages this limit"), "{said}");
     scene.set(&["default", "idle_timeout_seconds=1h"]);
     let page = scene.page(&format!("/admin/quotas/users/{}", person.name)).await;
     let command = format!("sacctmgr modify user where name={unix} account=lab set GrpTRES=gres/gpu=1,cpu=2,mem=-1");
-    assert!(page.contains(&command) && page.contains("Slurm keeps the limits"), "{page}");
+    assert!(page.contains(&command) && page.contains("Slurm manages the limits"), "{page}");
     for path in ["/admin/quotas", "/admin/quotas/default", "/admin/quotas/groups/vision", "/admin/quotas/cluster"] {
         let page = scene.page(path).await;
         assert!(!page.contains("action=\"/admin/quotas/") && !page.contains("Preview the change"), "{path}: {page}");
@@ -118,7 +120,7 @@ async fn slurms_limits_are_the_portals() {
     // Of what Slurm would not even take, the rest waits here.
     scene.in_slurm("user", &["MaxSubmitJobs=1"]);
     let path = format!("/admin/quotas/users/{}", person.name);
-    eventually("that is read", async || scene.page(&path).await.contains("At most 1 job may").then_some(())).await;
+    eventually("that is read", async || scene.page(&path).await.contains("At most 1 job can be").then_some(())).await;
     let first = person.start(house, asked(0)).await;
     let (status, second) = person.ask(house, "POST", "/sessions", &asked(0)).await;
     assert_eq!((status, second["state"].as_str()), (201, Some("queued")), "{second}");
@@ -140,12 +142,12 @@ async fn what_was_read_last_stands() {
     let Some(mut scene) = scene("read").await else { return };
     scene.in_slurm("user", &["GrpTRES=gres/gpu=1"]);
     scene.holds("gpus", 1).await;
-    let fine = scene.told("findings", "Slurm keeps the limits").await;
+    let fine = scene.told("findings", "Slurm manages the limits").await;
     assert_eq!(fine["level"], "ok", "{fine}");
     scene.cluster.kill_controller();
-    let round = scene.told("loops", "controller does not answer").await;
+    let round = scene.told("loops", "controller does not respond").await;
     assert_eq!(round["level"], "warning", "{round}");
-    let told = scene.told("findings", "stand until it does").await;
+    let told = scene.told("findings", "until it does, the limits read").await;
     assert_eq!(told["level"], "warning", "{told}");
     scene.holds("gpus", 1).await;
     scene.cluster.start_controller();
@@ -153,7 +155,7 @@ async fn what_was_read_last_stands() {
     scene.holds("gpus", 2).await;
     // Without the accounting there is no news of a QOS, and of all else there is.
     scene.cluster.accounts().kill_daemon();
-    let round = scene.told("loops", "accounting does not answer").await;
+    let round = scene.told("loops", "accounting does not respond").await;
     assert_eq!(round["level"], "warning", "{round}");
     scene.holds("gpus", 2).await;
     let conf = scene.cluster.conf();
@@ -163,9 +165,9 @@ async fn what_was_read_last_stands() {
         ("LYCEUM_SCHEDULER__SLURM__QUOTAS", "read"),
     ]);
     let (_, said) = beside.run(&["check"]);
-    assert!(said.contains("what a QOS limits stands as it was read last"), "{said}");
+    assert!(said.contains("the QOS limits that were read last apply"), "{said}");
     scene.cluster.accounts().start_daemon();
-    scene.told("findings", "; Slurm keeps the limits").await;
+    scene.told("findings", "; Slurm manages the limits").await;
     // A portal that begins anew refuses nothing before it has read.
     scene.house.restart().await;
     scene.holds("gpus", 2).await;
@@ -184,7 +186,7 @@ async fn what_the_mode_needs_is_said() {
     ]);
     let (fine, said) = house.run(&["check"]);
     assert!(!fine && said.contains("sacctmgr add account lab cluster=test"), "{said}");
-    assert!(said.contains("those that are shown do not bind"), "{said}");
+    assert!(said.contains("so the limits shown have no effect"), "{said}");
 }
 
 /// Where a site limits by quality of service: that of the association, then that of the partition.
@@ -203,7 +205,7 @@ async fn limits_of_a_quality_of_service_are_the_portals() {
     assert_eq!(effective["max_session_seconds"], slurms(3600, "gpu"), "{effective}");
     let page = scene.page(&format!("/admin/quotas/users/{}", person.name)).await;
     for said in [
-        "7 cores (Slurm: QOS gpu, all together)",
+        "7 cores (Slurm: QOS gpu, total)",
         "modify qos where name=gpu set MaxTRESPerUser=gres/gpu=1,",
         "set GrpTRES=gres/gpu=4,cpu=-1",
     ] {

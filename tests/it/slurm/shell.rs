@@ -86,9 +86,9 @@ async fn agrees(house: &House, person: &Person, wanted: &Spans) {
     assert_eq!(house.admin().get(house, "/usage?by=day").await["from_shell"], of_it);
     let page = person.request(house, "GET", "/usage").send().await.unwrap().text().await.unwrap();
     let which = if count == 1 {
-        "One job from a shell is in it".to_owned()
+        "Includes one job from a shell".to_owned()
     } else {
-        format!("{count} jobs from a shell are in it")
+        format!("Includes {count} jobs from a shell")
     };
     assert!(page.contains(&which), "{page}");
     let usage = person.get(house, "/me").await["usage"].clone();

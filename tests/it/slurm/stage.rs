@@ -86,6 +86,7 @@ impl Stage {
             run: self.house.config.run.clone(),
             program: self.house.base.path().join("lyceum"),
             service_uid: TESTS,
+            gpu_interval: 1,
             clock: Clock::System,
         };
         Slurm::open(config, Capacity { gpus: 0, cpus: 1, memory_bytes: 1 }).await

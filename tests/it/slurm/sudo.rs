@@ -56,7 +56,7 @@ fn asked() -> Value {
 async fn sudo_makes_everybody_who_they_are() {
     let Some((house, people, cluster)) = open().await else { return };
     let (_, said) = house.run(&["check"]);
-    assert!(said.contains("sudo starts what belongs to users as them"), "{said}");
+    assert!(said.contains("sudo starts workloads as their users"), "{said}");
     let service = house.runs_as().unwrap();
     let run = |id: SessionId| house.file("shared/run").join(id.short());
     let mut sessions = Vec::new();
@@ -116,7 +116,7 @@ async fn whom_the_rule_does_not_name_is_told() {
     let id = stranger.start(&house, asked()).await;
     let ended = stranger.ended(&house, id, "launch_failed").await;
     let detail = ended["detail"].as_str().unwrap();
-    assert!(detail.contains("sudo") && detail.contains("an administrator has to name it"), "{detail}");
+    assert!(detail.contains("sudo") && detail.contains("an administrator must add it"), "{detail}");
     assert_eq!(super::whole::jobs(&cluster), 0);
     assert!(!house.file("shared/run").join(id.short()).exists());
 }
@@ -142,25 +142,25 @@ fn the_verbs_are_for_people() {
     let (uid, gid) = (own.uid.to_string(), own.gid.to_string());
     for verb in ["helper", "become", "serve", "", "--help"] {
         let (status, said) = run(&uid, &gid, verb);
-        assert!(status == Some(121) && said.contains("the verbs are"), "{verb}: {status:?} {said}");
+        assert!(status == Some(121) && said.contains("the verb must be"), "{verb}: {status:?} {said}");
     }
     let (status, said) = run(&uid, &gid, "batch");
-    assert!(status == Some(121) && said.contains("the order is not understood"), "{status:?} {said}");
+    assert!(status == Some(121) && said.contains("invalid batch command"), "{status:?} {said}");
 }
 
 #[test]
 fn a_rule_where_it_is_of_no_use_is_a_fault() {
     let whole = |more: &[(&str, &str)]| House::new(more).run(&["check"]);
     for (variables, wanted) in [
-        (&[("LYCEUM_ACCOUNTS__SUDO", "/usr/bin/lyceum")][..], "goes with scheduler.kind"),
-        (&[("LYCEUM_ACCOUNTS__SUDO", "lyceum"), ("LYCEUM_SCHEDULER__KIND", "slurm")], "is the whole path"),
+        (&[("LYCEUM_ACCOUNTS__SUDO", "/usr/bin/lyceum")][..], "requires scheduler.kind"),
+        (&[("LYCEUM_ACCOUNTS__SUDO", "lyceum"), ("LYCEUM_SCHEDULER__KIND", "slurm")], "must be the absolute path"),
         (
             &[
                 ("LYCEUM_ACCOUNTS__SUDO", "/usr/bin/lyceum"),
                 ("LYCEUM_SCHEDULER__KIND", "slurm"),
                 ("LYCEUM_ACCOUNTS__SHARED_UID", "true"),
             ],
-            "exclude each other",
+            "cannot be combined with",
         ),
     ] {
         let (fine, said) = whole(variables);

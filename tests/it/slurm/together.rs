@@ -45,7 +45,7 @@ async fn what_slurm_calls_alive_is_not_ended_for_want_of_an_answer() {
     let job = eventually("its owner reads that nothing answers", async || {
         let job = jobs::job(&house, &person, &id).await;
         assert_ne!(job["state"], "ended", "{job}");
-        job["detail"].as_str().is_some_and(|why| why.contains("has not answered the portal")).then_some(job)
+        job["detail"].as_str().is_some_and(|why| why.contains("does not respond to the portal")).then_some(job)
     })
     .await;
     assert_eq!(job["state"], "starting", "{job}");

@@ -12,6 +12,7 @@ use crate::{
         models::{shapes, train, trained},
     },
     needs::{met, variable},
+    pages::markup::one_line,
     wait::eventually,
 };
 
@@ -48,7 +49,7 @@ async fn two_nodes_train_one_network() {
     assert_eq!((&job["nodes"], &job["resources"]["cpus"]), (&json!(2), &json!(2)), "all nodes are charged: {job}");
     // Another one like it asks for the same on each node.
     let again = person.request(&house, "GET", &format!("/models/new?dataset={dataset}&like={}", &two[8..]));
-    let form = again.send().await.unwrap().text().await.unwrap();
+    let form = one_line(&again.send().await.unwrap().text().await.unwrap());
     for wanted in [r#"name="nodes" value="2""#, r#"name="cpus" value="1""#, r#"name="memory" value="2""#] {
         assert!(form.contains(wanted), "{wanted}: {form}");
     }

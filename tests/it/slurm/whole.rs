@@ -83,7 +83,7 @@ async fn from_request_to_history() {
     let (status, answer) =
         person.ask(&house, "POST", &format!("/sessions/{id}/extend"), &json!({ "seconds": 60 })).await;
     let why = answer.to_string();
-    assert!(status == 409 && why.contains("its operators alone may move"), "{status} {why}");
+    assert!(status == 409 && why.contains("Only operators of the cluster can change"), "{status} {why}");
     close(&house, &person, &cluster, id).await;
     let history = person.history(&house, id, 0).await;
     let words: Vec<&str> = history.iter().map(|(_, line)| line.split(':').next().unwrap()).collect();
@@ -183,11 +183,11 @@ fn check_tells_of_the_cluster() {
     let (_, said) = house.run(&["check"]);
     for wanted in [
         "slurm-wlm",
-        "it answers, 4 nodes",
+        "it responds, 4 nodes",
         "Slurm partition",
-        "sees the jobs of all",
+        "can see all jobs",
         "Slurm quotas",
-        "advice",
+        "not prevented",
         "sbatch",
     ] {
         assert!(said.contains(wanted), "{wanted}: {said}");
@@ -233,16 +233,16 @@ async fn the_health_report_names_the_controller_that_is_silent() {
         .await
     };
     let (_, well) = scheduler("ok").await;
-    assert!(well["what"].as_str().unwrap().contains("its controller answers"), "{well}");
+    assert!(well["what"].as_str().unwrap().contains("its controller responds"), "{well}");
     cluster.stop_controller();
     let (report, found) = scheduler("fault").await;
-    let (what, mend) = (found["what"].as_str().unwrap(), found["mend"].as_str().unwrap());
-    assert!(what.contains("its controller has not answered for ") && !what.contains("helper has ended"), "{found}");
-    assert!(mend.contains("scontrol ping") && !mend.contains("restart lyceum"), "{found}");
+    let (what, fix) = (found["what"].as_str().unwrap(), found["fix"].as_str().unwrap());
+    assert!(what.contains("its controller has not responded for ") && !what.contains("helper has exited"), "{found}");
+    assert!(fix.contains("scontrol ping") && !fix.contains("restart lyceum"), "{found}");
     assert_eq!(report["level"], "fault");
     let ready = admin.request(&house, "GET", "/readyz").send().await.unwrap();
     assert_eq!(ready.status(), 503);
-    assert!(ready.text().await.unwrap().contains("controller does not answer"));
+    assert!(ready.text().await.unwrap().contains("controller does not respond"));
     cluster.resume_controller();
     scheduler("ok").await;
 }

@@ -17,9 +17,9 @@ use crate::model::{
     time::human_duration,
 };
 
-/// What the sentence needs to know besides the session itself.
+/// Holds the inputs of a sentence besides the session.
 #[derive(Clone, Debug, Default)]
-pub struct Circumstances {
+pub struct SentenceContext {
     pub now: Timestamp,
     /// What will stop it if nobody, or nothing, uses it until then.
     pub idle: Option<Deadline>,
@@ -53,20 +53,26 @@ pub struct Sentence(pub Vec<Piece>);
 
 /// Idle for so long, and the card begins to speak of it (seconds); sooner where that is more
 /// than half of the time after which it is stopped.
-const IDLE_IS_WORTH_SAYING: i64 = 10 * 60;
+const MIN_IDLE_SHOWN: i64 = 10 * 60;
 /// Starting for so long is longer than usual (seconds).
 const SLOW_START: i64 = 3 * 60;
 
 /// What a session's card says.
 #[must_use]
-pub fn sentence(session: &Session, around: &Circumstances) -> Sentence {
+pub fn sentence(session: &Session, around: &SentenceContext) -> Sentence {
     if session.state.is_live()
         && let Some(since) = session.unknown_since
     {
         return Sentence::default()
-            .text("No word of it since ")
+            .text("No contact since ")
             .at(since, Show::Clock, around)
-            .text(". It keeps its place until somebody can be asked.");
+            .text(". Its resources stay allocated until the scheduler responds.");
+    }
+    if let (SessionState::Starting | SessionState::Running, Some(since)) = (session.state, session.suspended_since) {
+        return Sentence::default()
+            .text("Suspended by Slurm since ")
+            .at(since, Show::Clock, around)
+            .text(". Its program and its time limit are paused.");
     }
     match session.state {
         SessionState::Queued => queued(session, around),
@@ -86,72 +92,48 @@ pub fn again_with_memory(session: &Session, most: Option<i64>) -> Option<i64> {
     (session.end_reason == Some(EndReason::OutOfMemory) && had < offer).then_some(offer)
 }
 
-fn queued(session: &Session, around: &Circumstances) -> Sentence {
+fn queued(session: &Session, around: &SentenceContext) -> Sentence {
     let why = hints(&session.reasons).or_else(|| session.detail.as_deref().map(as_sentence));
-    let why = match why {
-        Some(why) => why,
-        None if session.is_admitted() => {
-            return Sentence::default().text("Counted in your quota; it starts in a moment.");
-        }
-        None => "for its turn.".to_owned(),
-    };
-    let waiting = Sentence::default().text("Waiting ").at(session.created_at, Show::Since, around);
-    let waiting = match why.strip_prefix("for ") {
-        Some(_) => waiting.text(format!(" {why}")),
-        None => waiting.text(format!(": {}", going_on(&why))),
+    if why.is_none() && session.is_admitted() {
+        return Sentence::default().text("Counted in your quota. It starts in a moment.");
+    }
+    let pending = Sentence::default().text("Pending for ").at(session.created_at, Show::Since, around).text(".");
+    let pending = match why {
+        Some(why) => pending.text(format!(" {why}")),
+        None => pending,
     };
     match around.estimated_start.filter(|start| around.now < *start) {
-        Some(start) => waiting.text(" It starts by ").at(start, Show::Clock, around).text(" at the latest."),
-        None => waiting,
+        Some(start) => pending.text(" Estimated start: ").at(start, Show::Clock, around).text(" at the latest."),
+        None => pending,
     }
 }
 
-/// A sentence behind a colon: its first word is small, unless it is always written large.
-fn going_on(sentence: &str) -> String {
-    const SMALL: [&str; 14] = [
-        "A",
-        "All",
-        "Another",
-        "It",
-        "Maintenance",
-        "Not",
-        "Nothing",
-        "Nobody",
-        "Others",
-        "The",
-        "There",
-        "These",
-        "This",
-        "Your",
-    ];
-    match sentence.split_once(' ') {
-        Some((first, rest)) if SMALL.contains(&first) => format!("{} {rest}", first.to_lowercase()),
-        _ => sentence.to_owned(),
-    }
-}
-
-fn starting(session: &Session, around: &Circumstances) -> Sentence {
+fn starting(session: &Session, around: &SentenceContext) -> Sentence {
     let since = session.started_at.or(session.admitted_at).unwrap_or(session.created_at);
-    let step = around.step.as_deref().filter(|step| !step.trim().is_empty()).unwrap_or("waiting for its first answer");
+    let step = around.step.as_deref().filter(|step| !step.trim().is_empty()).unwrap_or("waiting for a response");
     let sentence = Sentence::default()
-        .text(if session.placement.is_some() { "Placed ✓ · program started ✓ · " } else { "Placed ✓ · " })
-        .text(if session.placement.is_some() { step } else { "starting its program" })
+        .text(if session.placement.is_some() {
+            "Resources allocated ✓ · program started ✓ · "
+        } else {
+            "Resources allocated ✓ · "
+        })
+        .text(if session.placement.is_some() { step } else { "starting the program" })
         .text(", ")
         .at(since, Show::Since, around);
     if around.now.seconds_since(since) < SLOW_START {
         return sentence;
     }
-    sentence.text(". Longer than usual: its log may say why.")
+    sentence.text(". This takes longer than usual. See its log.")
 }
 
-fn running(session: &Session, around: &Circumstances) -> Sentence {
+fn running(session: &Session, around: &SentenceContext) -> Sentence {
     if let Some(end) = around.drained_at {
         return Sentence::default()
             .strong("Ends for maintenance ")
             .at(end, Show::Clock, around)
             .text(", ")
             .at(end, Show::Left, around)
-            .text(" left: save your work before.");
+            .text(" left. Save your work before then.");
     }
     let sentence = match session.expires_at {
         Some(end) => Sentence::default()
@@ -170,30 +152,30 @@ fn running(session: &Session, around: &Circumstances) -> Sentence {
         return sentence.text(" ").idle(deadline, around);
     }
     match session.keep_until.filter(|until| around.now < *until) {
-        Some(until) => sentence.text(" Kept, also when idle, until ").at(until, Show::Clock, around).text("."),
+        Some(until) => sentence.text(" Kept until ").at(until, Show::Clock, around).text(", even if idle."),
         None => sentence,
     }
 }
 
 /// What stops it for idleness, where that is worth saying.
-pub(super) fn idle<'a>(session: &Session, around: &'a Circumstances) -> Option<&'a Deadline> {
+pub(super) fn idle<'a>(session: &Session, around: &'a SentenceContext) -> Option<&'a Deadline> {
     let deadline = around.idle.as_ref()?;
     let ends_first = session.expires_at.is_some_and(|end| end <= deadline.at);
     let half = deadline.at.seconds_since(deadline.since) / 2;
     let is_waited_for = matches!(deadline.cause, Cause::Unopened { .. });
-    let long_enough = is_waited_for || half.min(IDLE_IS_WORTH_SAYING) <= around.now.seconds_since(deadline.since);
+    let long_enough = is_waited_for || half.min(MIN_IDLE_SHOWN) <= around.now.seconds_since(deadline.since);
     (session.state == SessionState::Running && long_enough && !ends_first).then_some(deadline)
 }
 
-fn stopping(session: &Session, around: &Circumstances) -> Sentence {
+fn stopping(session: &Session, around: &SentenceContext) -> Sentence {
     let why = match session.stop_reason {
-        Some(EndReason::StoppedByOwner) if around.is_own => "Stopping, as you asked",
-        Some(EndReason::StoppedByOwner) => "Stopping, as its owner asked",
-        Some(EndReason::StoppedByAdmin) if is_maintenance(session) => "Stopping, for maintenance",
-        Some(EndReason::StoppedByAdmin) => "Stopping, as an administrator asked",
-        Some(EndReason::Idle) => "Stopping, because it was not used",
-        Some(EndReason::TimeLimit) => "Stopping, because its time is over",
-        Some(EndReason::OutOfMemory) => "Stopping, because its memory is used up",
+        Some(EndReason::StoppedByOwner) if around.is_own => "Stopping at your request",
+        Some(EndReason::StoppedByOwner) => "Stopping at its owner's request",
+        Some(EndReason::StoppedByAdmin) if is_maintenance(session) => "Stopping for maintenance",
+        Some(EndReason::StoppedByAdmin) => "Stopping at an administrator's request",
+        Some(EndReason::Idle) => "Stopping because it was not used",
+        Some(EndReason::TimeLimit) => "Stopping because it reached its time limit",
+        Some(EndReason::OutOfMemory) => "Stopping because it ran out of memory",
         _ => "Stopping",
     };
     match session.stopping_at {
@@ -201,12 +183,12 @@ fn stopping(session: &Session, around: &Circumstances) -> Sentence {
             .text(why)
             .text(", for ")
             .at(since, Show::Since, around)
-            .text(". After 30 s it is ended by force."),
+            .text(". It is killed after 30 s."),
         None => Sentence::default().text(why).text("."),
     }
 }
 
-fn ended(session: &Session, around: &Circumstances) -> Sentence {
+fn ended(session: &Session, around: &SentenceContext) -> Sentence {
     let at = session.ended_at.unwrap_or(around.now);
     let say = Sentence::default();
     let told = match session.end_reason {
@@ -225,55 +207,54 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         Some(EndReason::Idle) => say.text("Stopped ").ago(at, around).text(if session.detail.is_some() {
             "."
         } else {
-            ", because it was not used."
+            " because it was not used."
         }),
         Some(EndReason::TimeLimit) => say
-            .text("Its time of ")
+            .text("Reached its time limit (")
             .strong(human_duration(session.spec.duration_seconds.max(lived(session).unwrap_or(0))))
-            .text(" was over ")
+            .text(") ")
             .ago(at, around)
             .text("."),
         Some(EndReason::OutOfMemory) => return out_of_memory(session, around),
         Some(EndReason::Exited) => match session.exit_code {
             Some(code) if code != 0 => say
-                .text("Its program ended ")
+                .text("Failed ")
                 .ago(at, around)
                 .text(" with exit code ")
                 .strong(code.to_string())
-                .text("; its log says more."),
-            _ => say.text("Its program ended by itself ").ago(at, around).text("."),
+                .text(". See its log for details."),
+            Some(_) => say.text("Completed ").ago(at, around).text(" (exit code 0)."),
+            None => say.text("Its program ended ").ago(at, around).text("."),
         },
         Some(EndReason::Signal) => say
-            .text("Its program was ended ")
+            .text("Its program was killed ")
             .ago(at, around)
             .text(" by ")
             .strong(signal_name(session.signal))
-            .text(", which did not come from the portal."),
+            .text(". The portal did not send this signal."),
         Some(EndReason::NodeFailure) => say
             .text(node(session))
             .text(" failed ")
             .ago(at, around)
-            .text(". What is saved in files is still there; start it again."),
+            .text(". Saved files are still there. Start it again."),
         Some(EndReason::HostRebooted) => say
             .text(node(session))
-            .text(" was restarted ")
+            .text(" was rebooted ")
             .ago(at, around)
-            .text(". What is saved in files is still there; start it again."),
-        Some(EndReason::Preempted) => say.text("It gave way to more urgent work ").ago(at, around).text("."),
+            .text(". Saved files are still there. Start it again."),
+        Some(EndReason::Preempted) => say.text("Preempted ").ago(at, around).text(" by work with a higher priority."),
         Some(EndReason::LaunchFailed) => {
-            let why = session.detail.as_deref().unwrap_or("its log may say why");
-            return say.text("It could not be started: ").text(closed(why));
+            let why = session.detail.as_deref().unwrap_or("see its log");
+            return say.text("Could not start: ").text(closed(why));
         }
         Some(EndReason::Refused) => {
             let why = hints(&session.reasons).or_else(|| session.detail.clone());
             return say.text(match why {
                 Some(why) => format!("Refused: {}", closed(&why)),
-                None => "Refused: it no longer fits within what you may use.".to_owned(),
+                None => "Refused: it no longer fits within your limits.".to_owned(),
             });
         }
-        Some(EndReason::Lost) => {
-            say.text("Declared lost ").ago(at, around).text(": nobody could find out what became of it.")
-        }
+        Some(EndReason::Lost) => say.text("Declared lost ").ago(at, around).text(": its final state is unknown."),
         None => say.text("Ended ").ago(at, around).text("."),
     };
     // These sentences have said everything already.
@@ -286,7 +267,7 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         {
             // How it ended is said; what follows are its last lines.
             Some(more) => match more.split_once("): ") {
-                Some((_, lines)) => told.text(format!(" Its last words: {}", closed(lines))),
+                Some((_, lines)) => told.text(format!(" Last output: {}", closed(lines))),
                 None => told,
             },
             None if detail.trim().is_empty() => told,
@@ -305,14 +286,14 @@ fn is_maintenance(session: &Session) -> bool {
     session.detail.as_deref().is_some_and(|detail| detail.starts_with(ENDING))
 }
 
-fn out_of_memory(session: &Session, around: &Circumstances) -> Sentence {
+fn out_of_memory(session: &Session, around: &SentenceContext) -> Sentence {
     let told = Sentence::default()
-        .text("Out of memory: it asked for ")
+        .text("Out of memory: it requested ")
         .strong(human_size(session.spec.resources.memory_bytes))
-        .text(" and used all of them. ");
+        .text(" and used all of it. ");
     match again_with_memory(session, around.most_memory_bytes) {
         Some(more) => told.text("Start again with ").strong(human_size(more)).text("."),
-        None => told.text("That is the most you may have: load less at a time."),
+        None => told.text("This is the most you can request: load less data at a time."),
     }
 }
 
@@ -352,8 +333,7 @@ fn tame(words: &str) -> String {
 
 /// All hints as sentences, or `None` where there is nothing to say.
 fn hints(reasons: &[Reason]) -> Option<String> {
-    let told: Vec<String> =
-        reasons.iter().map(|reason| as_sentence(&reason.hint)).filter(|hint| !hint.is_empty()).collect();
+    let told: Vec<String> = reasons.iter().map(|reason| closed(&reason.hint)).filter(|hint| !hint.is_empty()).collect();
     (!told.is_empty()).then(|| told.join(" "))
 }
 
@@ -384,23 +364,23 @@ impl Sentence {
         self
     }
 
-    pub(super) fn at(mut self, at: Timestamp, show: Show, around: &Circumstances) -> Self {
+    pub(super) fn at(mut self, at: Timestamp, show: Show, around: &SentenceContext) -> Self {
         self.0.push(Piece::At(Moment { at, show, now: around.now }));
         self
     }
 
     /// What stops a session that is not used, when, and by whose rule.
-    pub(super) fn idle(self, deadline: &Deadline, around: &Circumstances) -> Self {
-        let whose = format!(" ({}, {})", human_duration(deadline.after_seconds), deadline.source);
+    pub(super) fn idle(self, deadline: &Deadline, around: &SentenceContext) -> Self {
+        let whose = format!(" (idle timeout {}, {})", human_duration(deadline.after_seconds), deadline.source);
         let (begun, unless) = match deadline.cause {
             Cause::Unopened { turn } => {
                 let begun =
-                    self.text("Its turn came at ").at(turn, Show::Clock, around).text(" and it is not open yet");
-                let stops = begun.text(": it is ").strong("released at ").at(deadline.at, Show::Clock, around);
+                    self.text("It left the queue at ").at(turn, Show::Clock, around).text(" and has not been opened");
+                let stops = begun.text(": it is ").strong("stopped at ").at(deadline.at, Show::Clock, around);
                 return stops.text(" unless it is opened.");
             }
-            Cause::GpusUnused => (self.strong("GPUs idle "), " unless they are used"),
-            Cause::Unused | Cause::TimeLimit | Cause::Maintenance => (self.strong("Idle "), " unless it is used"),
+            Cause::GpusUnused => (self.strong("GPUs idle for "), " unless they are used"),
+            Cause::Unused | Cause::TimeLimit | Cause::Maintenance => (self.strong("Idle for "), " unless it is used"),
         };
         begun
             .at(deadline.since, Show::Since, around)
@@ -417,7 +397,7 @@ impl Sentence {
         }
     }
 
-    fn ago(self, at: Timestamp, around: &Circumstances) -> Self {
+    fn ago(self, at: Timestamp, around: &SentenceContext) -> Self {
         self.at(at, Show::Ago, around)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::{
+    quota::{Code, Field, Holder, Source},
     session::{Placement, example},
     size::GIB,
 };
@@ -16,8 +17,8 @@ fn session(state: SessionState) -> Session {
 }
 
 fn reason(hint: &str) -> Reason {
-    let (code, scope) = ("quota.gpus.user".to_owned(), "default".to_owned());
-    Reason { code, scope, used: 2, requested: 1, limit: 2, over_by: 1, hint: hint.to_owned() }
+    let (code, source) = (Code::limit(&Field::Gpus, Holder::User), Source::Default);
+    Reason { code, source, used: 2, requested: 1, limit: 2, over_by: 1, hint: hint.to_owned() }
 }
 
 fn placement() -> Placement {
@@ -35,9 +36,9 @@ fn placement() -> Placement {
 }
 
 #[track_caller]
-fn says(state: SessionState, change: impl FnOnce(&mut Session, &mut Circumstances), expected: &str) {
+fn says(state: SessionState, change: impl FnOnce(&mut Session, &mut SentenceContext), expected: &str) {
     let mut session = session(state);
-    let mut around = Circumstances { now: NOW, is_own: true, ..Circumstances::default() };
+    let mut around = SentenceContext { now: NOW, is_own: true, ..SentenceContext::default() };
     change(&mut session, &mut around);
     assert_eq!(sentence(&session, &around).to_string(), expected);
 }
@@ -45,12 +46,12 @@ fn says(state: SessionState, change: impl FnOnce(&mut Session, &mut Circumstance
 #[test]
 fn waiting_says_why() {
     use SessionState::Queued;
-    says(Queued, |_, _| {}, "Waiting 2 h for its turn.");
-    says(Queued, |s, _| s.admitted_at = Some(NOW), "Counted in your quota; it starts in a moment.");
+    says(Queued, |_, _| {}, "Pending for 2 h.");
+    says(Queued, |s, _| s.admitted_at = Some(NOW), "Counted in your quota. It starts in a moment.");
     says(
         Queued,
         |s, _| s.detail = Some("the software is being built".to_owned()),
-        "Waiting 2 h: the software is being built.",
+        "Pending for 2 h. The software is being built.",
     );
     let waits = |s: &mut Session, hint: &str| {
         s.created_at = NOW.plus_seconds(-240);
@@ -58,16 +59,16 @@ fn waiting_says_why() {
     };
     says(
         Queued,
-        |s, _| waits(s, "your limit is 2 GPUs and 2 are in use by ‘resnet’"),
-        "Waiting 4 min: your limit is 2 GPUs and 2 are in use by ‘resnet’. The machine is full!",
+        |s, _| waits(s, "Your limit is 2 GPUs and 2 are in use by ‘resnet’"),
+        "Pending for 4 min. Your limit is 2 GPUs and 2 are in use by ‘resnet’. The machine is full!",
     );
     says(
         Queued,
         |s, a| {
-            waits(s, "GPU 3 does not answer");
+            waits(s, "GPU 3 does not respond");
             a.estimated_start = Some(NOW.plus_seconds(3600));
         },
-        "Waiting 4 min: GPU 3 does not answer. The machine is full! It starts by 23:13 UTC at the latest.",
+        "Pending for 4 min. GPU 3 does not respond. The machine is full! Estimated start: 23:13 UTC at the latest.",
     );
     says(
         Queued,
@@ -75,14 +76,18 @@ fn waiting_says_why() {
             waits(s, "A100s are rare");
             a.estimated_start = Some(NOW);
         },
-        "Waiting 4 min: A100s are rare. The machine is full!",
+        "Pending for 4 min. A100s are rare. The machine is full!",
     );
 }
 
 #[test]
 fn starting_says_how_far() {
     use SessionState::Starting;
-    says(Starting, |s, _| s.started_at = Some(NOW.plus_seconds(-2)), "Placed ✓ · starting its program, 2 s");
+    says(
+        Starting,
+        |s, _| s.started_at = Some(NOW.plus_seconds(-2)),
+        "Resources allocated ✓ · starting the program, 2 s",
+    );
     let placed = |s: &mut Session, seconds: i64| {
         s.placement = Some(placement());
         s.started_at = Some(NOW.plus_seconds(-seconds));
@@ -93,12 +98,13 @@ fn starting_says_how_far() {
             placed(s, 3);
             a.step = Some("copying\u{202e}\u{1b} templates".to_owned());
         },
-        "Placed ✓ · program started ✓ · copying templates, 3 s",
+        "Resources allocated ✓ · program started ✓ · copying templates, 3 s",
     );
     says(
         Starting,
         |s, _| placed(s, 240),
-        "Placed ✓ · program started ✓ · waiting for its first answer, 4 min. Longer than usual: its log may say why.",
+        "Resources allocated ✓ · program started ✓ · waiting for a response, 4 min. This takes longer than usual. See \
+         its log.",
     );
 }
 
@@ -106,8 +112,8 @@ fn starting_says_how_far() {
 fn running_says_when_it_ends() {
     use SessionState::Running;
     let ends = |s: &mut Session, seconds| s.expires_at = Some(NOW.plus_seconds(seconds));
-    let unused = |idle: i64, after: i64| Deadline::new(Cause::Unused, NOW.plus_seconds(-idle), after, "default");
-    let idle = |_: &mut Session, a: &mut Circumstances| a.idle = Some(unused(2400, 7200));
+    let unused = |idle: i64, after: i64| Deadline::new(Cause::Unused, NOW.plus_seconds(-idle), after, Source::Default);
+    let idle = |_: &mut Session, a: &mut SentenceContext| a.idle = Some(unused(2400, 7200));
     says(Running, |s, _| ends(s, 4320), "Ends 23:25 UTC, 1 h 12 min left.");
     says(Running, |s, _| s.ready_at = Some(NOW.plus_seconds(-3600)), "Running for 1 h.");
     says(
@@ -116,10 +122,11 @@ fn running_says_when_it_ends() {
             ends(s, 28_800);
             idle(s, a);
         },
-        "Ends Wed 15 Nov 06:13 UTC, 8 h left. Idle 40 min, stops at 23:33 UTC unless it is used (2 h, default).",
+        "Ends Wed 15 Nov 06:13 UTC, 8 h left. Idle for 40 min, stops at 23:33 UTC unless it is used (idle timeout 2 h, \
+         default).",
     );
     // Stopped after five minutes: halfway there it says so.
-    let five_minutes = |a: &mut Circumstances, idle: i64| a.idle = Some(unused(idle, 300));
+    let five_minutes = |a: &mut SentenceContext, idle: i64| a.idle = Some(unused(idle, 300));
     says(
         Running,
         |s, a| {
@@ -134,7 +141,8 @@ fn running_says_when_it_ends() {
             ends(s, 4320);
             five_minutes(a, 180);
         },
-        "Ends 23:25 UTC, 1 h 12 min left. Idle 3 min, stops at 22:15 UTC unless it is used (5 min, default).",
+        "Ends 23:25 UTC, 1 h 12 min left. Idle for 3 min, stops at 22:15 UTC unless it is used (idle timeout 5 min, \
+         default).",
     );
     says(
         Running,
@@ -150,12 +158,17 @@ fn running_says_when_it_ends() {
             ends(s, 4320);
             s.keep_until = Some(NOW.plus_seconds(3600));
         },
-        "Ends 23:25 UTC, 1 h 12 min left. Kept, also when idle, until 23:13 UTC.",
+        "Ends 23:25 UTC, 1 h 12 min left. Kept until 23:13 UTC, even if idle.",
     );
     says(
         Running,
         |s, _| s.unknown_since = Some(NOW.plus_seconds(-60)),
-        "No word of it since 22:12 UTC. It keeps its place until somebody can be asked.",
+        "No contact since 22:12 UTC. Its resources stay allocated until the scheduler responds.",
+    );
+    says(
+        Running,
+        |s, _| s.suspended_since = Some(NOW.plus_seconds(-60)),
+        "Suspended by Slurm since 22:12 UTC. Its program and its time limit are paused.",
     );
 }
 
@@ -169,9 +182,9 @@ fn stopping_says_for_whom() {
             s.stop_reason = Some(EndReason::StoppedByOwner);
             s.stopping_at = Some(NOW.plus_seconds(-4));
         },
-        "Stopping, as you asked, for 4 s. After 30 s it is ended by force.",
+        "Stopping at your request, for 4 s. It is killed after 30 s.",
     );
-    says(Stopping, |s, _| s.stop_reason = Some(EndReason::TimeLimit), "Stopping, because its time is over.");
+    says(Stopping, |s, _| s.stop_reason = Some(EndReason::TimeLimit), "Stopping because it reached its time limit.");
 }
 
 #[test]
@@ -188,12 +201,9 @@ fn what_a_program_wrote_last_is_told_without_saying_twice_how_it_ended() {
             expected,
         );
     };
-    let told = "Its program ended 4 min ago with exit code 3; its log says more.";
+    let told = "Failed 4 min ago with exit code 3. See its log for details.";
     ended("the program ended (exit code 3)", told);
-    ended(
-        "the program ended (exit code 3): one · it is broken",
-        &format!("{told} Its last words: one · it is broken."),
-    );
+    ended("the program ended (exit code 3): one · it is broken", &format!("{told} Last output: one · it is broken."));
     ended("node003: no such directory", &format!("{told} Node003: no such directory."));
 }
 
@@ -203,21 +213,19 @@ fn every_end_has_its_sentence() {
         let expected = match reason {
             EndReason::StoppedByOwner => "You stopped it 4 min ago.",
             EndReason::StoppedByAdmin => "An administrator stopped it 4 min ago.",
-            EndReason::Idle => "Stopped 4 min ago, because it was not used.",
-            EndReason::TimeLimit => "Its time of 8 h was over 4 min ago.",
-            EndReason::OutOfMemory => "Out of memory: it asked for 2 GB and used all of them. Start again with 4 GB.",
-            EndReason::Exited => "Its program ended 4 min ago with exit code 3; its log says more.",
-            EndReason::Signal => "Its program was ended 4 min ago by SIGSEGV, which did not come from the portal.",
-            EndReason::NodeFailure => {
-                "Its node node003 failed 4 min ago. What is saved in files is still there; start it again."
-            }
+            EndReason::Idle => "Stopped 4 min ago because it was not used.",
+            EndReason::TimeLimit => "Reached its time limit (8 h) 4 min ago.",
+            EndReason::OutOfMemory => "Out of memory: it requested 2 GiB and used all of it. Start again with 4 GiB.",
+            EndReason::Exited => "Failed 4 min ago with exit code 3. See its log for details.",
+            EndReason::Signal => "Its program was killed 4 min ago by SIGSEGV. The portal did not send this signal.",
+            EndReason::NodeFailure => "Its node node003 failed 4 min ago. Saved files are still there. Start it again.",
             EndReason::HostRebooted => {
-                "Its node node003 was restarted 4 min ago. What is saved in files is still there; start it again."
+                "Its node node003 was rebooted 4 min ago. Saved files are still there. Start it again."
             }
-            EndReason::Preempted => "It gave way to more urgent work 4 min ago.",
-            EndReason::LaunchFailed => "It could not be started: its log may say why.",
-            EndReason::Refused => "Refused: it no longer fits within what you may use.",
-            EndReason::Lost => "Declared lost 4 min ago: nobody could find out what became of it.",
+            EndReason::Preempted => "Preempted 4 min ago by work with a higher priority.",
+            EndReason::LaunchFailed => "Could not start: see its log.",
+            EndReason::Refused => "Refused: it no longer fits within your limits.",
+            EndReason::Lost => "Declared lost 4 min ago: its final state is unknown.",
         };
         says(
             SessionState::Ended,
@@ -233,23 +241,15 @@ fn every_end_has_its_sentence() {
         );
     }
     let with_detail = |reason| {
-        move |s: &mut Session, a: &mut Circumstances| {
+        move |s: &mut Session, a: &mut SentenceContext| {
             s.end_reason = Some(reason);
             s.ended_at = Some(NOW);
             s.detail = Some("no such directory: /nope".to_owned());
             a.is_own = false;
         }
     };
-    says(
-        SessionState::Ended,
-        with_detail(EndReason::LaunchFailed),
-        "It could not be started: no such directory: /nope.",
-    );
-    says(
-        SessionState::Ended,
-        with_detail(EndReason::Exited),
-        "Its program ended by itself just now. No such directory: /nope.",
-    );
+    says(SessionState::Ended, with_detail(EndReason::LaunchFailed), "Could not start: no such directory: /nope.");
+    says(SessionState::Ended, with_detail(EndReason::Exited), "Its program ended just now. No such directory: /nope.");
     says(SessionState::Ended, with_detail(EndReason::Idle), "Stopped just now. No such directory: /nope.");
     says(SessionState::Ended, with_detail(EndReason::StoppedByOwner), "Its owner stopped it just now.");
 }
@@ -270,6 +270,7 @@ fn more_memory_is_offered_as_far_as_there_is_more() {
             s.end_reason = Some(EndReason::OutOfMemory);
             a.most_memory_bytes = Some(2 * GIB);
         },
-        "Out of memory: it asked for 2 GB and used all of them. That is the most you may have: load less at a time.",
+        "Out of memory: it requested 2 GiB and used all of it. This is the most you can request: load less data at a \
+         time.",
     );
 }

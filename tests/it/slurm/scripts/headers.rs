@@ -204,16 +204,16 @@ async fn what_is_held_is_charged() {
 async fn what_cannot_be_obeyed_says_why() {
     let Some(both) = Both::open("").await else { return };
     for (lines, part) in [
-        ("#SBATCH --ntasks=1\n#SBATCH hetjob\n#SBATCH --ntasks=2", "line 3: a heterogeneous job"),
+        ("#SBATCH --ntasks=1\n#SBATCH hetjob\n#SBATCH --ntasks=2", "line 3: heterogeneous jobs"),
         ("#SBATCH --dependency=afterok:1", "`after`"),
-        ("#SBATCH --uid=0", "whoever submits"),
-        ("#SBATCH --wait", "answers at once"),
-        ("#SBATCH --container=/x", "would not be run"),
-        ("#SBATCH --export-file=x", "not read here"),
+        ("#SBATCH --uid=0", "user who submits"),
+        ("#SBATCH --wait", "responds immediately"),
+        ("#SBATCH --container=/x", "would not run"),
+        ("#SBATCH --export-file=x", "is not read"),
         ("#SBATCH --ntasks=99", "99 × cores; all nodes together have 16"),
         ("#SBATCH --gpus=9", "9 × GPUs; all nodes together have 8"),
-        ("#SBATCH --exclusive -N 5", "5 nodes; there are 4"),
-        ("#PBS -l nodes=1", "`#PBS` lines are not read"),
+        ("#SBATCH --exclusive -N 5", "5 nodes; only 4"),
+        ("#PBS -l nodes=1", "`#PBS` lines are not supported"),
     ] {
         let said = both.refusal(&format!("#!/bin/bash\n{lines}\ntrue\n")).await.unwrap_or_default();
         assert!(said.contains(part), "{lines}: {said}");

@@ -1,0 +1,455 @@
+//! The command-line client: `lyceum session …`, `lyceum job …` and the others of [`Command`] over the REST API, for
+//! people in a shell and for scripts. It knows the API alone, none of the portal's own modules: where the portal is and
+//! the token are handed in, results go to the writer that is handed in, and progress and errors to standard error.
+//! `api` asks, `table` draws, `output` converts, `wait` waits.
+
+mod api;
+mod contexts;
+mod gpus;
+mod images;
+mod jobs;
+mod log;
+mod manage;
+mod output;
+mod quota;
+mod raw;
+mod runs;
+mod sweeps;
+mod table;
+mod usage;
+mod wait;
+
+use std::{
+    io::{Read, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+pub use api::{Api, Error};
+use api::{Result, SESSIONS, Session};
+pub use contexts::{Connection, ContextArguments, LoginArguments};
+pub use gpus::GpuArguments;
+pub use images::ImageArguments;
+pub use jobs::JobArguments;
+use lyceum_model::{Clock, SessionState, size::parse_size, time::parse_duration};
+use output::Converter;
+pub use output::{Format, Output};
+pub use quota::QuotaArguments;
+pub use raw::ApiArguments;
+pub use runs::RunArguments;
+pub use sweeps::SweepArguments;
+pub use usage::UsageArguments;
+
+/// How often `--wait` asks.
+const POLL_INTERVAL: Duration = Duration::from_millis(700);
+
+/// `lyceum session …`
+#[derive(Args, Debug)]
+pub struct SessionArguments {
+    #[command(flatten)]
+    pub output: Output,
+    #[command(subcommand)]
+    pub command: SessionCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum SessionCommand {
+    /// Start an app: jupyter, tensorboard, model, terminal, or an app of your site
+    Start(Box<Start>),
+    /// List your live sessions
+    List(List),
+    /// Extend a running session, if quotas and pending requests allow it
+    Extend {
+        id: String,
+        /// Such as 90m or 2h; by default the length of one extension
+        #[arg(value_parser = duration)]
+        time: Option<i64>,
+    },
+    /// Exempt a session from the idle timeout for a time
+    Keep {
+        id: String,
+        /// Such as 90m or 2h; by default two hours
+        #[arg(value_parser = duration)]
+        time: Option<i64>,
+    },
+    /// Stop sessions
+    Stop {
+        #[arg(required_unless_present = "group", value_name = "ID")]
+        ids: Vec<String>,
+        /// All sessions, jobs and sweeps of this group's members, running and pending (operators)
+        #[arg(long, conflicts_with = "ids")]
+        group: Option<String>,
+    },
+    /// Print the log of a session
+    Log(log::LogArguments),
+    /// Print the address of a session, for a browser
+    Open {
+        /// The id, its beginning or its end
+        id: String,
+    },
+    /// Wait until sessions run, or with --ended until they have ended
+    Wait {
+        /// The ids, their beginnings or their ends
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+        /// Wait for the end
+        #[arg(long)]
+        ended: bool,
+        #[command(flatten)]
+        limit: wait::Limit,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct Start {
+    /// jupyter, tensorboard, model, terminal …
+    pub app: String,
+    #[command(flatten)]
+    pub size: Size,
+    /// The duration, such as 90m, 2h or 1d
+    #[arg(long, value_parser = duration)]
+    pub duration: Option<i64>,
+    /// The name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The group that it is charged to; by default the one that you used last
+    #[arg(long)]
+    pub group: Option<String>,
+    /// The software environment
+    #[arg(long)]
+    pub environment: Option<String>,
+    /// The container image to run in, instead of an environment
+    #[arg(long, conflicts_with = "environment")]
+    pub image: Option<String>,
+    /// An environment module to load; can be repeated
+    #[arg(long = "module", value_name = "NAME")]
+    pub modules: Vec<String>,
+    /// The working directory; by default your home directory
+    #[arg(long)]
+    pub working_directory: Option<String>,
+    /// The log directory that tensorboard shows
+    #[arg(long)]
+    pub log_directory: Option<String>,
+    /// Wait until it runs (or has ended)
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub limit: wait::Limit,
+}
+
+#[derive(Args, Debug)]
+pub struct List {
+    /// Include ended ones, newest first
+    #[arg(long)]
+    pub all: bool,
+    /// Those of another user, or * for all users (operators)
+    #[arg(long)]
+    pub owner: Option<String>,
+}
+
+impl List {
+    /// What the portal is asked for besides.
+    fn narrowed(&self) -> Vec<(&str, &str)> {
+        self.owner.iter().map(|owner| ("owner", owner.as_str())).collect()
+    }
+}
+
+/// The commands that ask a portal.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Start, list and stop sessions
+    #[command(visible_alias = "sessions")]
+    Session(SessionArguments),
+    /// Submit, list, follow, change, clone, resume, cancel and delete jobs
+    #[command(visible_alias = "jobs")]
+    Job(JobArguments),
+    /// List, add, show, print and remove runs
+    #[command(visible_alias = "runs")]
+    Run(RunArguments),
+    /// Submit, list, follow, pause and stop sweeps
+    #[command(visible_alias = "sweeps")]
+    Sweep(SweepArguments),
+    /// List the GPUs and their use
+    #[command(visible_alias = "gpus")]
+    Gpu(GpuArguments),
+    /// List, show, add, pull and remove container images
+    #[command(visible_alias = "images")]
+    Image(ImageArguments),
+    /// Show your limits, where they come from and your current usage
+    Quota(QuotaArguments),
+    /// Show the usage of GPUs and cores
+    Usage(UsageArguments),
+    /// Send one request to the API, such as `lyceum api GET /me`
+    Api(ApiArguments),
+    /// Sign in to a portal with a token from standard input, and use it from now on
+    Login(LoginArguments),
+    /// List, select and remove the portals that you signed in to
+    Context(ContextArguments),
+}
+
+impl Command {
+    fn output(&self) -> &Output {
+        match self {
+            Self::Session(arguments) => &arguments.output,
+            Self::Job(arguments) => &arguments.output,
+            Self::Run(arguments) => &arguments.output,
+            Self::Sweep(arguments) => &arguments.output,
+            Self::Gpu(arguments) => &arguments.output,
+            Self::Image(arguments) => &arguments.output,
+            Self::Quota(arguments) => &arguments.output,
+            Self::Usage(arguments) => &arguments.output,
+            Self::Api(arguments) => &arguments.output,
+            Self::Login(arguments) => &arguments.output,
+            Self::Context(arguments) => &arguments.output,
+        }
+    }
+}
+
+/// Runs a command and returns the status to exit with, as docs/api.md lists them. Errors are printed.
+///
+/// The caller has installed the process's TLS provider.
+pub async fn run(
+    command: Command,
+    connection: &Connection,
+    input: &mut (dyn Read + Send),
+    out: &mut (dyn Write + Send),
+) -> ExitCode {
+    let mut out = Converter::new(command.output().format(), out);
+    let result = ask(command, connection, input, &mut out).await;
+    let written = out.finish().map_err(Error::from);
+    ending(result.and(written))
+}
+
+async fn ask(
+    command: Command,
+    connection: &Connection,
+    input: &mut (dyn Read + Send),
+    out: &mut (dyn Write + Send),
+) -> Result<()> {
+    let open = |output: &Output| connection.open(output.context.as_deref());
+    match command {
+        Command::Session(arguments) => run_session(&open(&arguments.output)?, arguments, out).await,
+        Command::Job(arguments) => jobs::run(&open(&arguments.output)?, arguments, out).await,
+        Command::Run(arguments) => runs::run(&open(&arguments.output)?, arguments, out).await,
+        Command::Sweep(arguments) => sweeps::run(&open(&arguments.output)?, arguments, out).await,
+        Command::Gpu(arguments) => gpus::run(&open(&arguments.output)?, &arguments, out).await,
+        Command::Image(arguments) => images::run(&open(&arguments.output)?, arguments, out).await,
+        Command::Quota(arguments) => quota::run(&open(&arguments.output)?, &arguments, out).await,
+        Command::Usage(arguments) => usage::run(&open(&arguments.output)?, &arguments, out).await,
+        Command::Api(arguments) => raw::run(&open(&arguments.output)?, &arguments, input, out).await,
+        Command::Login(arguments) => contexts::login(connection, &arguments, input, out).await,
+        Command::Context(arguments) => contexts::manage(connection, &arguments, out),
+    }
+}
+
+fn ending(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough.
+        Err(Error::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            print_status(format_args!("lyceum: {error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+async fn run_session(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send)) -> Result<()> {
+    let json = arguments.output.is_json();
+    match arguments.command {
+        SessionCommand::Start(start) => {
+            let mut session = api.post("/sessions", &body(&start)).await?;
+            if start.wait {
+                let waited = wait::session(api, session, false, start.limit).await;
+                session = wait::shown(waited, json, out)?;
+            }
+            show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
+        }
+        SessionCommand::List(list) => {
+            let items = if list.all {
+                api.newest(SESSIONS, &list.narrowed()).await?
+            } else {
+                api.live(SESSIONS, &list.narrowed()).await?
+            };
+            if json {
+                return line(out, &json!({ "items": items }).to_string());
+            }
+            let sessions: Vec<Session> = items.iter().map(Session::read).collect::<Result<_>>()?;
+            Ok(write!(out, "{}", table::sessions(&sessions, Clock::System.now()))?)
+        }
+        SessionCommand::Extend { id, time } => prolong(api, "extend", &id, time, json, out).await,
+        SessionCommand::Keep { id, time } => prolong(api, "keep", &id, time, json, out).await,
+        SessionCommand::Stop { group: Some(group), .. } => stop_group(api, &group, json, out).await,
+        SessionCommand::Stop { ids, .. } => {
+            each(&ids, async |id| {
+                let id = api.id(SESSIONS, id).await?;
+                api.delete(&format!("/sessions/{id}")).await?;
+                let session = api.get(&format!("/sessions/{id}"), &[]).await?;
+                show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
+            })
+            .await
+        }
+        SessionCommand::Wait { ids, ended, limit } => {
+            each(&ids, async |id| {
+                let id = api.id(SESSIONS, id).await?;
+                let session = api.get(&format!("/sessions/{id}"), &[]).await?;
+                let session = wait::shown(wait::session(api, session, ended, limit).await, json, out)?;
+                show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
+            })
+            .await
+        }
+        SessionCommand::Log(asked) => log::run(api, SESSIONS, &asked, None, json, out).await,
+        SessionCommand::Open { id } => {
+            let id = api.id(SESSIONS, &id).await?;
+            let value = api.get(&format!("/sessions/{id}"), &[]).await?;
+            let session = Session::read(&value)?;
+            if session.state == SessionState::Ended {
+                return Err(Error::Ended(table::sentence(&session, Clock::System.now())));
+            }
+            let address = api.absolute(&session.open_url)?;
+            if json { line(out, &json!({ "id": id, "open_url": address }).to_string()) } else { line(out, &address) }
+        }
+    }
+}
+
+/// Stops all that the people of a group run; an error where something of it could not be stopped.
+async fn stop_group(api: &Api, group: &str, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    let name: String = url::form_urlencoded::byte_serialize(group.as_bytes()).collect();
+    let told = api.post(&format!("/groups/{}/stop", name.replace('+', "%20")), &Value::Null).await?;
+    let items = told["items"].as_array().cloned().unwrap_or_default();
+    if json {
+        line(out, &told.to_string())?;
+    } else {
+        for item in &items {
+            line(out, &table::stopped(item))?;
+        }
+        if items.is_empty() {
+            line(out, "no member of this group has anything running or pending")?;
+        }
+    }
+    match items.iter().filter(|item| item["stopped"] != true).count() {
+        0 => Ok(()),
+        failed => Err(Error::Several { failed, of: items.len() }),
+    }
+}
+
+/// `extend` and `keep`: by so many seconds, or as long as the portal thinks right.
+async fn prolong(
+    api: &Api,
+    deed: &str,
+    id: &str,
+    seconds: Option<i64>,
+    json: bool,
+    out: &mut (dyn Write + Send),
+) -> Result<()> {
+    let id = api.id(SESSIONS, id).await?;
+    let asked = seconds.map_or_else(|| json!({}), |seconds| json!({ "seconds": seconds }));
+    let session = api.post(&format!("/sessions/{id}/{deed}"), &asked).await?;
+    show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
+}
+
+/// How much a session or a job may use, by a name or in numbers.
+#[derive(Args, Debug)]
+pub struct Size {
+    /// A named size
+    #[arg(long, conflicts_with_all = ["gpus", "gpu_model", "cpus", "memory"])]
+    pub profile: Option<String>,
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    pub gpus: Option<i64>,
+    /// The model of GPU, as the cluster page spells it
+    #[arg(long)]
+    pub gpu_model: Option<String>,
+    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
+    pub cpus: Option<i64>,
+    /// Such as 4GiB; every unit is a power of 1024
+    #[arg(long, value_parser = size)]
+    pub memory: Option<i64>,
+}
+
+impl Size {
+    /// The numbers that were said, as the API's `resources`.
+    fn resources(&self) -> Option<Value> {
+        let said: Map<String, Value> = [
+            ("gpus", self.gpus.map(Value::from)),
+            ("gpu_model", self.gpu_model.clone().map(Value::from)),
+            ("cpus", self.cpus.map(Value::from)),
+            ("memory_bytes", self.memory.map(Value::from)),
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect();
+        (!said.is_empty()).then_some(Value::Object(said))
+    }
+}
+
+/// The request of `session start`: only what was said, the rest is the portal's to choose.
+fn body(start: &Start) -> Value {
+    let mut body = Map::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        body.extend(value.map(|value| (key.to_owned(), value)));
+    };
+    put("app", Some(json!(start.app)));
+    put("name", start.name.clone().map(Value::from));
+    put("group", start.group.clone().map(Value::from));
+    put("profile", start.size.profile.clone().map(Value::from));
+    put("resources", start.size.resources());
+    put("environment", start.environment.clone().map(Value::from));
+    put("image", start.image.clone().map(Value::from));
+    put("modules", (!start.modules.is_empty()).then(|| json!(start.modules)));
+    put("working_directory", start.working_directory.clone().map(Value::from));
+    put("duration_seconds", start.duration.map(Value::from));
+    put("options", start.log_directory.as_ref().map(|folder| json!({ "log_directory": folder })));
+    Value::Object(body)
+}
+
+/// Does something to each of several; one that fails is reported, and the others are done nevertheless.
+async fn each(ids: &[String], mut deed: impl AsyncFnMut(&str) -> Result<()>) -> Result<()> {
+    if let [only] = ids {
+        return deed(only).await;
+    }
+    let mut failed = 0;
+    for id in ids {
+        match deed(id).await {
+            Ok(()) => {}
+            Err(error @ Error::Output(_)) => return Err(error),
+            Err(error) => {
+                failed += 1;
+                print_status(format_args!("lyceum: {}: {error}", table::harmless(id)));
+            }
+        }
+    }
+    if failed == 0 { Ok(()) } else { Err(Error::Several { failed, of: ids.len() }) }
+}
+
+/// A line for the person; `eprintln!` would panic where nobody reads any more.
+fn print_status(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn show(out: &mut (dyn Write + Send), json: bool, value: &Value, say: impl Fn(&Session) -> String) -> Result<()> {
+    if json { line(out, &value.to_string()) } else { line(out, &say(&Session::read(value)?)) }
+}
+
+fn line(out: &mut (dyn Write + Send), text: &str) -> Result<()> {
+    Ok(writeln!(out, "{text}")?)
+}
+
+fn size(text: &str) -> std::result::Result<i64, String> {
+    parse_size(text)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "not a size; use a value like 512M, 4GiB or 1.5T".to_owned())
+}
+
+fn duration(text: &str) -> std::result::Result<i64, String> {
+    parse_duration(text)
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| "not a duration; use a value like 90m, 8h or 2d".to_owned())
+}
+
+#[cfg(test)]
+mod script_tests;
+#[cfg(test)]
+mod tests;

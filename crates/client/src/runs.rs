@@ -1,0 +1,201 @@
+//! `lyceum run …`: curves from a shell, over the same API as the pages: which runs there are, what each metric
+//! came to, a curve in a few points, every point as CSV, and the table of results.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::{
+    List,
+    api::{Api, Error, JOBS, RUNS, Result},
+    line,
+    output::Output,
+    table,
+};
+
+/// `lyceum run …`
+#[derive(Args, Debug)]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub output: Output,
+    #[command(subcommand)]
+    pub command: RunCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum RunCommand {
+    /// List the runs that you can see, newest first
+    #[command(visible_alias = "ls")]
+    List(List),
+    /// Add a directory of logs as a run; its curves are stored as they grow
+    Add {
+        /// A directory on the portal's machine; ~/logs/first is below your home
+        directory: String,
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Show the results of each metric of a run or job
+    Show { id: String },
+    /// Print one curve, reduced to a few points, as JSON
+    Curve(Curve),
+    /// Print every point of one curve as CSV
+    Csv {
+        id: String,
+        tag: String,
+        /// The directory within the run
+        #[arg(long)]
+        run: Option<String>,
+    },
+    /// Print the table of runs with their hyperparameters and metrics
+    Results {
+        /// A filter, such as "lr < 0.01 and optimizer = adam"
+        #[arg(long = "where", value_name = "EXPRESSION")]
+        filter: Option<String>,
+        /// The column to sort by, such as -m:val/loss; can be given twice
+        #[arg(long, allow_hyphen_values = true)]
+        sort: Vec<String>,
+    },
+    /// Change the name or visibility of a run
+    Change {
+        id: String,
+        #[arg(long)]
+        name: Option<String>,
+        /// Who can see it: private, group or everybody
+        #[arg(long)]
+        visibility: Option<String>,
+        /// The group, if the visibility is group
+        #[arg(long)]
+        group: Option<String>,
+    },
+    /// Remove runs and their stored curves; their files are kept
+    Forget {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct Curve {
+    /// The id of a run or job
+    pub id: String,
+    pub tag: String,
+    /// The directory within the run
+    #[arg(long)]
+    pub run: Option<String>,
+    #[arg(long, default_value_t = 100)]
+    pub points: u32,
+    /// The x-axis: step, relative, wall, or metric with --by
+    #[arg(long)]
+    pub x: Option<String>,
+    /// The tag of the curve whose values are used as x-axis
+    #[arg(long, requires = "x")]
+    pub by: Option<String>,
+    /// Distribute the points for a logarithmic axis of steps or relative times
+    #[arg(long)]
+    pub log: bool,
+    #[arg(long, allow_hyphen_values = true)]
+    pub from: Option<f64>,
+    #[arg(long, allow_hyphen_values = true)]
+    pub to: Option<f64>,
+    #[arg(long)]
+    pub smoothing: Option<f64>,
+}
+
+pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write + Send)) -> Result<()> {
+    let json = arguments.output.is_json();
+    match arguments.command {
+        RunCommand::List(list) => {
+            let items = api.newest(RUNS, &list.narrowed()).await?;
+            if json {
+                return line(out, &json!({ "items": items }).to_string());
+            }
+            Ok(write!(out, "{}", table::runs(&items))?)
+        }
+        RunCommand::Add { directory, name } => {
+            let asked = json!({ "directory": directory, "name": name });
+            show(out, json, &api.post("/runs", &asked).await?)
+        }
+        RunCommand::Show { id } => {
+            let id = find(api, &id).await?;
+            let metrics = api.get(&format!("/runs/{id}/metrics"), &[]).await?;
+            if json { line(out, &metrics.to_string()) } else { Ok(write!(out, "{}", table::metrics(&metrics))?) }
+        }
+        RunCommand::Curve(curve) => {
+            let id = find(api, &curve.id).await?;
+            line(out, &api.get(&address(&id, &curve.tag), &borrowed(&parameters(&curve))).await?.to_string())
+        }
+        RunCommand::Csv { id, tag, run } => {
+            let id = find(api, &id).await?;
+            let mut query = vec![("format", "csv")];
+            query.extend(run.as_deref().map(|run| ("run", run)));
+            Ok(write!(out, "{}", api.text(&address(&id, &tag), &query).await?)?)
+        }
+        RunCommand::Results { filter, sort } => {
+            let mut query: Vec<(&str, &str)> = filter.as_deref().map(|filter| ("where", filter)).into_iter().collect();
+            query.extend(sort.iter().map(|key| ("sort", key.as_str())));
+            let results = api.get("/results", &query).await?;
+            if json { line(out, &results.to_string()) } else { Ok(write!(out, "{}", table::results(&results))?) }
+        }
+        RunCommand::Change { id, name, visibility, group } => {
+            let given = [("name", name), ("visibility", visibility), ("group", group)];
+            let body: Map<String, Value> =
+                given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into()))).collect();
+            if body.is_empty() {
+                return Err(Error::Usage("nothing to change: use --name or --visibility".to_owned()));
+            }
+            let id = api.id(RUNS, &id).await?;
+            show(out, json, &api.patch(&format!("/runs/{id}"), &Value::Object(body)).await?)
+        }
+        RunCommand::Forget { ids } => {
+            super::each(&ids, async |id| {
+                let id = api.id(RUNS, id).await?;
+                api.delete(&format!("/runs/{id}")).await?;
+                let told = json!({ "id": id, "forgotten": true }).to_string();
+                line(out, &if json { told } else { format!("{id} was removed") })
+            })
+            .await
+        }
+    }
+}
+
+/// The id of a run, or of the run of a job; the beginning of either will do.
+async fn find(api: &Api, text: &str) -> Result<String> {
+    let of_run = api.id(RUNS, text).await;
+    if let Ok(id) = &of_run
+        && api.get(&format!("/runs/{id}"), &[]).await.is_ok()
+    {
+        return of_run;
+    }
+    let Ok(job) = api.id(JOBS, text).await else { return of_run };
+    let run = api.get(&format!("/jobs/{job}/run"), &[]).await?;
+    run["id"].as_str().map(str::to_owned).ok_or_else(|| Error::Strange("a run without an id".to_owned()))
+}
+
+/// Tags may hold slashes and anything else.
+fn address(id: &str, tag: &str) -> String {
+    let tag: String = url::form_urlencoded::byte_serialize(tag.as_bytes()).collect();
+    format!("/runs/{id}/metrics/{}", tag.replace('+', "%20"))
+}
+
+fn parameters(curve: &Curve) -> Vec<(&'static str, String)> {
+    let given = [
+        ("points", Some(curve.points.to_string())),
+        ("run", curve.run.clone()),
+        ("x", curve.x.clone()),
+        ("by", curve.by.clone()),
+        ("log", curve.log.then(|| "true".to_owned())),
+        ("from", curve.from.map(|from| from.to_string())),
+        ("to", curve.to.map(|to| to.to_string())),
+        ("smoothing", curve.smoothing.map(|weight| weight.to_string())),
+    ];
+    given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+fn borrowed<'a>(parameters: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    parameters.iter().map(|(key, value)| (*key, value.as_str())).collect()
+}
+
+fn show(out: &mut (dyn Write + Send), json: bool, run: &Value) -> Result<()> {
+    if json { line(out, &run.to_string()) } else { Ok(write!(out, "{}", table::runs(std::slice::from_ref(run)))?) }
+}

@@ -1,0 +1,154 @@
+//! What scripts rely on, against a small portal that speaks real HTTP: exit statuses, waiting and its limit, contexts,
+//! requests as they are, and results in each format.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Mutex};
+
+use clap::Parser;
+use serde_json::{Value, json};
+
+use super::{
+    tests::{ONE, Portal},
+    *,
+};
+
+#[derive(Parser)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Runs `lyceum ARGUMENTS`; the exit status, and what was printed or the error.
+async fn lyceum(connection: &Connection, arguments: &[&str], input: &str) -> (u8, String) {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let line = match Line::try_parse_from([&["lyceum"], arguments].concat()) {
+        Ok(line) => line,
+        Err(error) => return (2, error.to_string()),
+    };
+    let mut out = Vec::new();
+    let mut converter = Converter::new(line.command.output().format(), &mut out);
+    let result = ask(line.command, connection, &mut input.as_bytes(), &mut converter).await;
+    converter.finish().unwrap();
+    let printed = String::from_utf8(out).unwrap();
+    match result {
+        Ok(()) => (0, printed),
+        Err(error) => (error.exit_code(), format!("{printed}{error}")),
+    }
+}
+
+fn at(portal: &Portal) -> Connection {
+    Connection { url: Some(portal.url.clone()), token: Some("secret".to_owned()), contexts: None }
+}
+
+fn job(state: &str, code: Option<i64>, signal: Option<i64>) -> Value {
+    json!({ "id": ONE, "owner": "ada", "name": "train", "state": state, "exit_code": code, "signal": signal,
+        "reasons": [], "end_reason": null, "resources": { "gpus": 0, "cpus": 1, "memory_bytes": 1 } })
+}
+
+#[tokio::test]
+async fn each_failure_has_its_status() {
+    for (status, expected) in [(401, 77), (403, 77), (404, 66), (409, 65), (422, 65), (429, 69), (503, 69)] {
+        let portal = Portal::start(move |_| (status, json!({ "title": "No", "detail": "No." })));
+        assert_eq!(lyceum(&at(&portal), &["quota"], "").await.0, expected, "{status}");
+    }
+    let gone = Connection { url: Some("http://127.0.0.1:1".into()), token: Some("t".into()), contexts: None };
+    assert_eq!(lyceum(&gone, &["quota"], "").await.0, 69);
+    assert_eq!(lyceum(&Connection::default(), &["quota"], "").await.0, 2, "no token");
+    let empty = Portal::start(|_| (200, json!({ "items": [], "next_cursor": null })));
+    assert_eq!(lyceum(&at(&empty), &["job", "show", "abcdef"], "").await.0, 66);
+}
+
+#[tokio::test]
+async fn a_job_passes_its_exit_code_on() {
+    for (code, signal, expected) in [(Some(0), None, 0), (Some(7), None, 7), (None, Some(9), 137), (None, None, 1)] {
+        let portal = Portal::start(move |line| {
+            if line.starts_with("POST") { (201, job("queued", None, None)) } else { (200, job("ended", code, signal)) }
+        });
+        let (status, printed) = lyceum(&at(&portal), &["job", "submit", "--wait", "--json", "--", "x"], "").await;
+        assert_eq!(status, expected);
+        let printed: Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
+        assert_eq!((&printed["id"], &printed["state"]), (&json!(ONE), &json!("ended")), "JSON is always printed");
+        assert_eq!(lyceum(&at(&portal), &["job", "wait", ONE], "").await.0, expected);
+    }
+}
+
+#[tokio::test]
+async fn waiting_has_a_limit_and_starts_nothing_again() {
+    let portal = Portal::start(|_| (200, job("running", None, None)));
+    let (status, printed) = lyceum(&at(&portal), &["job", "wait", ONE, "--timeout", "1s"], "").await;
+    assert_eq!(status, 124, "{printed}");
+    assert!(printed.contains("it goes on") && portal.requests().iter().all(|request| request.starts_with("GET")));
+
+    let asked = Mutex::new(0);
+    let portal = Portal::start(move |_| {
+        *asked.lock().unwrap() += 1;
+        let state = if *asked.lock().unwrap() < 3 { "running" } else { "ended" };
+        (200, json!({ "id": ONE, "state": state, "app": "jupyter" }))
+    });
+    let (status, printed) = lyceum(&at(&portal), &["session", "wait", ONE, "--ended", "-o", "name"], "").await;
+    assert_eq!((status, printed), (0, format!("{ONE}\n")));
+}
+
+#[tokio::test]
+async fn a_context_keeps_the_token_from_others() {
+    let portal = Portal::start(|_| (200, json!({ "name": "ada", "quota": {}, "usage": {} })));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lyceum/contexts.toml");
+    let here = Connection { contexts: Some(file.clone()), ..Connection::default() };
+    let (status, printed) = lyceum(&here, &["login", &portal.url, "--name", "lab"], "lyc_secret\n").await;
+    assert_eq!(status, 0, "{printed}");
+    assert!(printed.contains("as ada") && !printed.contains("lyc_secret"), "{printed}");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    assert_eq!(lyceum(&here, &["api", "GET", "/me"], "").await.0, 0);
+    assert!(portal.requests().iter().all(|request| request.to_lowercase().contains("bearer lyc_secret")));
+
+    // A second one is used from then on; the first one by its name.
+    let other = Portal::start(|_| (200, json!({ "name": "eve" })));
+    assert_eq!(lyceum(&here, &["login", &other.url, "--name", "site"], "t2").await.0, 0);
+    let (_, list) = lyceum(&here, &["context", "list"], "").await;
+    assert!(list.contains("  lab  ") && list.contains("* site  ") && !list.contains("secret"), "{list}");
+    let before = portal.requests().len();
+    assert_eq!(lyceum(&here, &["api", "GET", "/me", "--context", "lab"], "").await.0, 0);
+    assert_eq!(portal.requests().len(), before + 1);
+    assert_eq!(lyceum(&here, &["context", "use", "nosuch"], "").await.0, 66);
+    assert_eq!(lyceum(&here, &["context", "use", "lab"], "").await.0, 0);
+    assert_eq!(lyceum(&here, &["context", "remove", "lab"], "").await.0, 0);
+    assert_eq!(lyceum(&here, &["quota"], "").await.0, 2, "none is in use any more");
+
+    // The variables win, and a file that others can read is not used.
+    let both = Connection { contexts: Some(file.clone()), ..at(&other) };
+    assert_eq!(lyceum(&both, &["api", "GET", "/me"], "").await.0, 0);
+    assert!(other.requests().last().unwrap().to_lowercase().contains("bearer secret"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let (status, printed) = lyceum(&here, &["context", "list"], "").await;
+    assert!(status == 2 && printed.contains("chmod 600"), "{printed}");
+
+    // A token that the portal rejects is not kept.
+    let strict = Portal::start(|_| (401, json!({ "title": "Not signed in" })));
+    let new = Connection { contexts: Some(folder.path().join("new/contexts.toml")), ..Connection::default() };
+    assert_eq!(lyceum(&new, &["login", &strict.url], "wrong").await.0, 77);
+    assert_eq!(lyceum(&new, &["login", &strict.url], "").await.0, 2);
+    assert!(!folder.path().join("new").exists());
+}
+
+#[tokio::test]
+async fn a_request_is_sent_as_it_is() {
+    let portal = Portal::start(|_| (200, json!({ "items": [{ "id": "a", "name": "x" }] })));
+    let address = Connection { url: Some(format!("{}/api/v1/", portal.url)), ..at(&portal) };
+    for path in ["/jobs?state=running", "/api/v1/jobs?state=running", "jobs?state=running"] {
+        let (status, printed) = lyceum(&address, &["api", "get", path, "-o", "csv"], "").await;
+        assert_eq!((status, printed.as_str()), (0, "id,name\na,x\n"));
+    }
+    assert!(portal.requests().iter().all(|one| one.starts_with("GET /api/v1/jobs?state=running HTTP/1.1")));
+    let arguments = ["api", "PATCH", "/users/ada", "--body", "@-", "-H", "If-Match: \"3f\""];
+    assert_eq!(lyceum(&at(&portal), &arguments, "{\"disabled\": true}").await.0, 0);
+    let request = portal.requests().pop().unwrap();
+    let head = request.to_lowercase();
+    assert!(head.contains("if-match: \"3f\"") && head.contains("content-type: application/json"), "{request}");
+    assert!(request.ends_with("\r\n\r\n{\"disabled\": true}"), "{request}");
+    for wrong in
+        [&["api", "BREW", "/me"][..], &["api", "GET", "/me", "-H", "nothing"], &["api", "GET", "/me", "-b", "@/no"]]
+    {
+        assert_eq!(lyceum(&at(&portal), wrong, "").await.0, 2, "{wrong:?}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Announcements, and who has put which of them aside. Each change writes its row of the audit
+//! log in its own transaction; what the words mean is `model::announcement`'s business.
+
+use sqlx::{FromRow, query, query_as};
+
+use super::{
+    Db, Result,
+    audit::{Entry, append_audit},
+    idempotency::{self, IdempotentRequest},
+    reading, transaction,
+    types::parse,
+};
+use lyceum_model::{Announcement, AnnouncementId, Phase, Timestamp, UserId, Window, announcement::Level};
+
+/// Which announcements to list, the newest first.
+#[derive(Clone, Copy, Debug)]
+pub struct Filter {
+    /// `None`: in any phase.
+    pub phase: Option<Phase>,
+    /// Phases are judged as of this moment.
+    pub now: Timestamp,
+    /// The last one of the page before.
+    pub before: Option<AnnouncementId>,
+    pub limit: i64,
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    level: String,
+    text: String,
+    starts_at: i64,
+    ends_at: Option<i64>,
+    on_login: bool,
+    changed_by: String,
+    changed_at: i64,
+}
+
+impl Row {
+    fn announcement(self) -> Result<Announcement> {
+        Ok(Announcement {
+            id: parse(&self.id, "announcement id")?,
+            level: parse::<Level>(&self.level, "announcement's level")?,
+            text: self.text,
+            window: Window { from: Timestamp(self.starts_at), to: self.ends_at.map(Timestamp) },
+            on_login: self.on_login,
+            changed_by: self.changed_by,
+            changed_at: Timestamp(self.changed_at),
+        })
+    }
+}
+
+const COLUMNS: &str = "SELECT id, level, text, starts_at, ends_at, on_login, changed_by, changed_at FROM announcements";
+
+/// `$1` now.
+const NOT_OVER: &str = "(ends_at IS NULL OR ends_at > $1)";
+
+impl Db {
+    /// Some announcements, the newest first.
+    pub async fn list_announcements(&self, filter: &Filter) -> Result<Vec<Announcement>> {
+        let phase = match filter.phase {
+            None => "$1 = $1",
+            Some(Phase::Coming) => "starts_at > $1 AND (ends_at IS NULL OR ends_at > $1)",
+            Some(Phase::Active) => "starts_at <= $1 AND (ends_at IS NULL OR ends_at > $1)",
+            Some(Phase::Past) => "ends_at <= $1",
+        };
+        let sql = format!("{COLUMNS} WHERE {phase} AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3");
+        let before = filter.before.map(|id| id.to_string()).unwrap_or_default();
+        let rows: Vec<Row> = reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql))
+            .bind(filter.now.0).bind(&before).bind(filter.limit).fetch_all(pool).await)?;
+        rows.into_iter().map(Row::announcement).collect()
+    }
+
+    /// All that are not over yet, in the order in which they were made.
+    pub async fn current_announcements(&self, now: Timestamp) -> Result<Vec<Announcement>> {
+        let sql = format!("{COLUMNS} WHERE {NOT_OVER} ORDER BY id");
+        let rows: Vec<Row> =
+            reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql)).bind(now.0).fetch_all(pool).await)?;
+        rows.into_iter().map(Row::announcement).collect()
+    }
+
+    pub async fn find_announcement(&self, id: AnnouncementId) -> Result<Option<Announcement>> {
+        let sql = format!("{COLUMNS} WHERE id = $1");
+        let row: Option<Row> = reading!(self, pool =>
+            query_as(sqlx::AssertSqlSafe(sql)).bind(id.to_string()).fetch_optional(pool).await)?;
+        row.map(Row::announcement).transpose()
+    }
+
+    /// Writes a new one; [`super::Error::Unique`] when another request with its key was faster.
+    pub async fn add_announcement(
+        &self,
+        new: &Announcement,
+        once: Option<IdempotentRequest<'_>>,
+        noted: &Entry<'_>,
+    ) -> Result<()> {
+        let id = new.id.to_string();
+        transaction!(self, tx => {
+            query("INSERT INTO announcements (id, level, text, starts_at, ends_at, on_login, changed_by, changed_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
+                .bind(&id).bind(new.level.as_str()).bind(&new.text).bind(new.window.from.0)
+                .bind(new.window.to.map(|to| to.0)).bind(new.on_login).bind(&new.changed_by).bind(new.changed_at.0)
+                .execute(&mut *tx).await?;
+            if let Some(once) = once {
+                query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&id)
+                    .bind(new.changed_at.0).execute(&mut *tx).await?;
+            }
+            append_audit(&mut *tx, noted).await?;
+        });
+        Ok(())
+    }
+
+    /// Changes one if it still is as `before`; false where it is not. With other words, or
+    /// another level, whoever had put it aside sees it again.
+    pub async fn change_announcement(
+        &self,
+        before: &Announcement,
+        after: &Announcement,
+        noted: &Entry<'_>,
+    ) -> Result<bool> {
+        let id = before.id.to_string();
+        let is_news = (before.level, &before.text) != (after.level, &after.text);
+        Ok(transaction!(self, tx => {
+            let row: Option<Row> = query_as(sqlx::AssertSqlSafe(format!("{COLUMNS} WHERE id = $1")))
+                .bind(&id).fetch_optional(&mut *tx).await?;
+            if row.map(Row::announcement).transpose()?.as_ref() != Some(before) {
+                return Ok(false);
+            }
+            query("UPDATE announcements SET level = $2, text = $3, starts_at = $4, ends_at = $5, on_login = $6,
+                     changed_by = $7, changed_at = $8 WHERE id = $1")
+                .bind(&id).bind(after.level.as_str()).bind(&after.text).bind(after.window.from.0)
+                .bind(after.window.to.map(|to| to.0)).bind(after.on_login).bind(&after.changed_by)
+                .bind(after.changed_at.0).execute(&mut *tx).await?;
+            if is_news {
+                query("DELETE FROM announcement_dismissals WHERE announcement_id = $1").bind(&id).execute(&mut *tx).await?;
+            }
+            append_audit(&mut *tx, noted).await?;
+            true
+        }))
+    }
+
+    /// Removes one; false where there is none.
+    pub async fn remove_announcement(&self, id: AnnouncementId, noted: &Entry<'_>) -> Result<bool> {
+        let id = id.to_string();
+        Ok(transaction!(self, tx => {
+            query("DELETE FROM announcement_dismissals WHERE announcement_id = $1").bind(&id).execute(&mut *tx).await?;
+            let removed = query("DELETE FROM announcements WHERE id = $1").bind(&id).execute(&mut *tx).await?;
+            if removed.rows_affected() == 0 {
+                return Ok(false);
+            }
+            append_audit(&mut *tx, noted).await?;
+            true
+        }))
+    }
+
+    /// Somebody does not want to see it any more; false where it is gone.
+    pub async fn dismiss_announcement(&self, id: AnnouncementId, user: UserId) -> Result<bool> {
+        let (id, user) = (id.to_string(), user.to_string());
+        Ok(transaction!(self, tx => {
+            let there: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM announcements WHERE id = $1")
+                .bind(&id).fetch_one(&mut *tx).await?;
+            if there == 0 {
+                return Ok(false);
+            }
+            query("INSERT INTO announcement_dismissals (announcement_id, user_id) VALUES ($1, $2)
+                 ON CONFLICT (announcement_id, user_id) DO NOTHING")
+                .bind(&id).bind(&user).execute(&mut *tx).await?;
+            true
+        }))
+    }
+
+    /// Who has put aside what is not over yet.
+    pub async fn announcement_dismissals(&self, now: Timestamp) -> Result<Vec<(AnnouncementId, UserId)>> {
+        let sql = format!(
+            "SELECT announcement_id, user_id FROM announcement_dismissals
+             WHERE announcement_id IN (SELECT id FROM announcements WHERE {NOT_OVER})"
+        );
+        let rows: Vec<(String, String)> =
+            reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql)).bind(now.0).fetch_all(pool).await)?;
+        let read = |(id, user): (String, String)| Ok((parse(&id, "announcement id")?, parse(&user, "user id")?));
+        rows.into_iter().map(read).collect()
+    }
+
+    /// Forgets what was over before `before`; returns how many.
+    pub async fn forget_announcements(&self, before: Timestamp) -> Result<usize> {
+        let gone = transaction!(self, tx => {
+            query("DELETE FROM announcement_dismissals
+                 WHERE announcement_id IN (SELECT id FROM announcements WHERE ends_at < $1)")
+                .bind(before.0).execute(&mut *tx).await?;
+            query("DELETE FROM announcements WHERE ends_at < $1").bind(before.0).execute(&mut *tx).await?.rows_affected()
+        });
+        Ok(usize::try_from(gone).unwrap_or(usize::MAX))
+    }
+}

@@ -1,0 +1,324 @@
+//! People as administrators see and change them: one page of the list, changes that never
+//! take the last administrator, and the removal of an account that nobody ever used. The
+//! account itself, as sign-in reads it, is in `users`.
+
+use std::collections::HashMap;
+
+use sqlx::{AssertSqlSafe, FromRow, query, query::QueryAs, query_as, query_scalar};
+
+use super::{
+    Db, Error, Result,
+    audit::{ChangedBy, append_audit},
+    idempotency::{self, IdempotentRequest},
+    reading,
+    search::{fold, pattern},
+    settings::RAISE_GENERATION,
+    transaction,
+    types::parse,
+    users::{COLUMNS, NewUser, Row},
+};
+use lyceum_model::{Role, User, UserId, user::State};
+
+/// Which people to list.
+#[derive(Clone, Debug)]
+pub struct PeopleFilter {
+    /// A part of the name or the display name, in whatever case; empty for everybody.
+    pub find: String,
+    pub role: Option<Role>,
+    pub state: Option<State>,
+    /// `local` or `ldap`.
+    pub source: Option<String>,
+    pub sort: Sort,
+    /// The last one of the page before.
+    pub after: Option<PeoplePosition>,
+    pub limit: i64,
+}
+
+/// The order of a list of people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    #[default]
+    Name,
+    NameDown,
+    /// Those first who were seen longest ago, or never.
+    Seen,
+    SeenDown,
+}
+
+/// Identifies a position in the sorted list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeoplePosition {
+    Name(String),
+    Seen(i64, UserId),
+}
+
+/// One line of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedUser {
+    pub user: User,
+    /// How many of their sessions have not ended.
+    pub sessions: i64,
+}
+
+/// What an administrator changes of an account; what is `None` stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UserChange<'a> {
+    pub display_name: Option<&'a str>,
+    /// What is given here; a directory may still give more.
+    pub role: Option<Role>,
+    pub disabled: Option<bool>,
+    pub password_hash: Option<&'a str>,
+}
+
+/// What a change is compared with.
+#[derive(FromRow)]
+struct PreviousUser {
+    name: String,
+    display_name: String,
+    role: String,
+    directory_role: Option<String>,
+    disabled: bool,
+}
+
+impl PreviousUser {
+    /// What a change does, as action and detail for the audit log; what is so already is no deed.
+    fn deeds(&self, change: &UserChange<'_>) -> Vec<(&'static str, String)> {
+        let display_name = change.display_name.filter(|name| *name != self.display_name);
+        let role = change.role.map(Role::as_str).filter(|role| *role != self.role);
+        let disabled = change.disabled.filter(|disabled| *disabled != self.disabled);
+        [
+            display_name.map(|name| ("user.display_name", name.to_owned())),
+            role.map(|role| ("user.role", format!("{} → {role}", self.role))),
+            disabled.map(|disabled| (if disabled { "user.disable" } else { "user.enable" }, String::new())),
+            change.password_hash.map(|_| ("user.password", String::new())),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// An administrator who can sign in: whoever has no password of ours has one elsewhere.
+const STANDING_ADMIN: &str = "(role = 'admin' OR directory_role = 'admin') AND NOT disabled AND absent_since IS NULL
+     AND (source <> 'local' OR password_hash IS NOT NULL)";
+
+/// Counted here: to group them, SQLite would read the whole history by its owners.
+pub(super) const LIVE_OWNERS: &str = "SELECT owner FROM sessions WHERE state <> 'ended'";
+
+/// The text that lists: `$1` pattern, `$2` source, `$3` and `$4` the place after which it goes
+/// on, `$5` how many. A condition is there only when it is asked for, so that an index serves
+/// the order and nothing is sorted.
+pub(super) fn list(filter: &PeopleFilter) -> String {
+    let find = if filter.find.is_empty() {
+        "$1 = ''"
+    } else {
+        "(name LIKE $1 ESCAPE '!' OR folded_display_name LIKE $1 ESCAPE '!')"
+    };
+    let source = if filter.source.is_some() { "source = $2" } else { "$2 = ''" };
+    // The first words are those of the index `users_raised`, in which there are few.
+    let role = match filter.role {
+        None => "",
+        Some(Role::Admin) => {
+            "AND (role <> 'user' OR directory_role <> 'user')
+             AND (role = 'admin' OR directory_role = 'admin')"
+        }
+        Some(Role::Operator) => {
+            "AND (role <> 'user' OR directory_role <> 'user')
+             AND (role = 'operator' OR directory_role = 'operator') AND role <> 'admin'
+             AND (directory_role IS NULL OR directory_role <> 'admin')"
+        }
+        Some(Role::User) => "AND role = 'user' AND (directory_role IS NULL OR directory_role = 'user')",
+    };
+    let state = match filter.state {
+        None => "",
+        Some(State::Active) => "AND NOT disabled AND absent_since IS NULL",
+        Some(State::Disabled) => "AND disabled",
+        Some(State::Absent) => "AND NOT disabled AND absent_since IS NOT NULL",
+    };
+    let seen = "COALESCE(last_seen_at, 0)";
+    let after = match (&filter.after, filter.sort) {
+        (Some(PeoplePosition::Name(_)), Sort::NameDown) => "name < $3 AND $4 = 0".to_owned(),
+        (Some(PeoplePosition::Name(_)), _) => "name > $3 AND $4 = 0".to_owned(),
+        (Some(PeoplePosition::Seen(..)), Sort::SeenDown) => format!("{seen} <= $4 AND ({seen} < $4 OR id < $3)"),
+        (Some(PeoplePosition::Seen(..)), _) => format!("{seen} >= $4 AND ({seen} > $4 OR id > $3)"),
+        (None, _) => "$3 = '' AND $4 = 0".to_owned(),
+    };
+    let order = match filter.sort {
+        Sort::Name => "name".to_owned(),
+        Sort::NameDown => "name DESC".to_owned(),
+        Sort::Seen => format!("{seen}, id"),
+        Sort::SeenDown => format!("{seen} DESC, id DESC"),
+    };
+    format!(
+        "SELECT {COLUMNS} FROM users WHERE {find} AND {source} {role} {state} AND {after} ORDER BY {order} LIMIT $5"
+    )
+}
+
+/// `$1, $2, …`
+pub(super) fn places(count: usize) -> String {
+    (1..=count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
+}
+
+impl Db {
+    /// One page of people, with their groups and how many sessions they have.
+    pub async fn list_people(&self, filter: &PeopleFilter) -> Result<Vec<ListedUser>> {
+        let (sql, find) = (list(filter), pattern(&filter.find));
+        let source = filter.source.clone().unwrap_or_default();
+        let (text, number) = match &filter.after {
+            None => (String::new(), 0),
+            Some(PeoplePosition::Name(name)) => (name.clone(), 0),
+            Some(PeoplePosition::Seen(at, id)) => (id.to_string(), *at),
+        };
+        let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
+            .bind(&find).bind(&source).bind(&text).bind(number).bind(filter.limit)
+            .fetch_all(pool).await)?;
+        let users = rows.into_iter().map(|row| Ok(row.account()?.user)).collect::<Result<Vec<_>>>()?;
+        let ids: Vec<UserId> = users.iter().map(|user| user.id).collect();
+        let (mut groups, live) = (self.groups_of_some(&ids).await?, self.live_by_owner().await?);
+        Ok(users
+            .into_iter()
+            .map(|mut user| {
+                user.groups = groups.remove(&user.id).unwrap_or_default();
+                let sessions = live.get(&user.id).copied().unwrap_or_default();
+                ListedUser { user, sessions }
+            })
+            .collect())
+    }
+
+    /// How many live sessions everybody has who has some.
+    pub async fn live_by_owner(&self) -> Result<HashMap<UserId, i64>> {
+        let owners: Vec<String> = reading!(self, pool => query_scalar(LIVE_OWNERS).fetch_all(pool).await)?;
+        let mut live = HashMap::new();
+        for owner in owners {
+            *live.entry(parse(&owner, "user id")?).or_default() += 1;
+        }
+        Ok(live)
+    }
+
+    /// The names of the groups of some people, in order.
+    async fn groups_of_some(&self, users: &[UserId]) -> Result<HashMap<UserId, Vec<String>>> {
+        let mut groups = HashMap::<UserId, Vec<String>>::new();
+        if users.is_empty() {
+            return Ok(groups);
+        }
+        let sql = format!(
+            "SELECT DISTINCT user_id, name FROM group_members JOIN groups ON groups.id = group_id WHERE user_id IN ({})",
+            places(users.len())
+        );
+        let ids: Vec<String> = users.iter().map(UserId::to_string).collect();
+        let rows: Vec<(String, String)> = reading!(self, pool => {
+            let question = query_as(AssertSqlSafe(sql));
+            ids.iter().fold(question, QueryAs::bind).fetch_all(pool).await
+        })?;
+        for (user, name) in rows {
+            groups.entry(parse(&user, "user id")?).or_default().push(name);
+        }
+        for names in groups.values_mut() {
+            names.sort();
+        }
+        Ok(groups)
+    }
+
+    /// As [`Db::add_user`], and remembers the Idempotency-Key of its request, both or neither;
+    /// [`Error::Unique`] when the name is taken or the key was used.
+    pub async fn add_person(
+        &self,
+        new: NewUser<'_>,
+        once: Option<IdempotentRequest<'_>>,
+        by: ChangedBy<'_>,
+    ) -> Result<UserId> {
+        let id = UserId::new();
+        let text = id.to_string();
+        transaction!(self, tx => {
+            query("INSERT INTO users
+                 (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at,
+                     folded_display_name)
+                 VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8, $9)")
+                .bind(&text).bind(new.name.as_str()).bind(new.display_name).bind(new.unix_name).bind(new.role.as_str())
+                .bind(false).bind(new.password_hash).bind(by.at.0).bind(fold(new.display_name))
+                .execute(&mut *tx).await?;
+            if let Some(once) = once {
+                query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&text)
+                    .bind(by.at.0).execute(&mut *tx).await?;
+            }
+            append_audit(&mut *tx, &by.did("user.add", new.name.as_str(), new.role.as_str())).await?;
+        });
+        Ok(id)
+    }
+
+    /// Changes an account, all or nothing; disabling it and a new password end its logins at
+    /// once. Answers whether anything was not as it should be before.
+    /// [`Error::LastAdmin`] when nobody would be left who can sign in as administrator.
+    pub async fn change_user(&self, id: UserId, change: &UserChange<'_>, by: ChangedBy<'_>) -> Result<bool> {
+        let id = id.to_string();
+        let ends_logins = change.disabled == Some(true) || change.password_hash.is_some();
+        let changed = transaction!(self, tx => {
+            let before: Option<PreviousUser> =
+                query_as("SELECT name, display_name, role, directory_role, disabled FROM users WHERE id = $1")
+                    .bind(&id).fetch_optional(&mut *tx).await?;
+            let Some(before) = before else { return Ok(false) };
+            let deeds = before.deeds(change);
+            if deeds.is_empty() {
+                return Ok(false);
+            }
+            let stays = before.directory_role.as_deref() == Some(Role::Admin.as_str());
+            let lowered = change.role.is_some_and(|role| role < Role::Admin) && !stays;
+            if change.disabled == Some(true) || lowered {
+                let (they, others) = (
+                    format!("SELECT COUNT(*) FROM users WHERE {STANDING_ADMIN} AND id = $1"),
+                    format!("SELECT COUNT(*) FROM users WHERE {STANDING_ADMIN} AND id <> $1"),
+                );
+                let they: i64 = query_scalar(AssertSqlSafe(they)).bind(&id).fetch_one(&mut *tx).await?;
+                let others: i64 = query_scalar(AssertSqlSafe(others)).bind(&id).fetch_one(&mut *tx).await?;
+                if they > 0 && others == 0 {
+                    return Err(Error::LastAdmin);
+                }
+            }
+            query("UPDATE users SET display_name = COALESCE($2, display_name), role = COALESCE($3, role),
+                     disabled = COALESCE($4, disabled), password_hash = COALESCE($5, password_hash),
+                     folded_display_name = COALESCE($6, folded_display_name) WHERE id = $1")
+                .bind(&id).bind(change.display_name).bind(change.role.map(Role::as_str)).bind(change.disabled)
+                .bind(change.password_hash).bind(change.display_name.map(fold)).execute(&mut *tx).await?;
+            if ends_logins {
+                query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
+            }
+            query(RAISE_GENERATION).execute(&mut *tx).await?;
+            for (action, detail) in &deeds {
+                append_audit(&mut *tx, &by.did(action, &before.name, detail)).await?;
+            }
+            true
+        });
+        Ok(changed)
+    }
+
+    /// Removes a local account that was never used, with its tokens, groups and limits. False
+    /// where it was used, so that its history has to stay; [`Error::LastAdmin`] as above.
+    pub async fn remove_user(&self, id: UserId, by: ChangedBy<'_>) -> Result<bool> {
+        let id = id.to_string();
+        let removed = transaction!(self, tx => {
+            let unused: Option<String> = query_scalar("SELECT name FROM users WHERE id = $1 AND source = 'local'
+                     AND last_seen_at IS NULL
+                     AND NOT EXISTS (SELECT 1 FROM sessions WHERE owner = $1)
+                     AND NOT EXISTS (SELECT 1 FROM tokens WHERE user_id = $1 AND last_used_at IS NOT NULL)")
+                .bind(&id).fetch_optional(&mut *tx).await?;
+            let Some(name) = unused else { return Ok(false) };
+            let others = format!("SELECT COUNT(*) FROM users WHERE {STANDING_ADMIN} AND id <> $1");
+            let others: i64 = query_scalar(AssertSqlSafe(others)).bind(&id).fetch_one(&mut *tx).await?;
+            if others == 0 {
+                return Err(Error::LastAdmin);
+            }
+            let theirs =
+                ["logins", "tokens", "idempotency", "group_members", "group_managers", "group_invitations", "announcement_dismissals",
+                 "notification_wishes", "notifications", "notification_events"];
+            for table in theirs {
+                query(AssertSqlSafe(format!("DELETE FROM {table} WHERE user_id = $1"))).bind(&id).execute(&mut *tx).await?;
+            }
+            query("DELETE FROM quota_limits WHERE scope = 'user' AND scope_id = $1").bind(&id).execute(&mut *tx).await?;
+            query("DELETE FROM users WHERE id = $1").bind(&id).execute(&mut *tx).await?;
+            query(RAISE_GENERATION).execute(&mut *tx).await?;
+            append_audit(&mut *tx, &by.did("user.remove", &name, "")).await?;
+            true
+        });
+        Ok(removed)
+    }
+}

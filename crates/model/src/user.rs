@@ -1,0 +1,282 @@
+//! People and what they may do. A user is keyed by id; the name is an attribute that the
+//! directory may change. Names that could be taken for options, paths or system accounts
+//! never become a [`Username`].
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
+
+use super::{Timestamp, UserId};
+
+/// What somebody may do in the portal, from least to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Their own things.
+    User,
+    /// Sees everything and may stop it.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRole> {
+        [Self::User, Self::Operator, Self::Admin].into_iter().find(|role| role.as_str() == text).ok_or(UnknownRole)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a role must be user, operator or admin")]
+pub struct UnknownRole;
+
+/// Whether somebody may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Active,
+    /// By an administrator.
+    Disabled,
+    /// The directory does not list them any more, or has locked them.
+    Absent,
+}
+
+impl State {
+    pub fn of(disabled: bool, absent: bool) -> Self {
+        match (disabled, absent) {
+            (true, _) => Self::Disabled,
+            (false, true) => Self::Absent,
+            (false, false) => Self::Active,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+            Self::Absent => "absent",
+        }
+    }
+}
+
+impl FromStr for State {
+    type Err = UnknownState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        [Self::Active, Self::Disabled, Self::Absent]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or(UnknownState)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a state must be active, disabled or absent")]
+pub struct UnknownState;
+
+/// A Unix account, as the host's name service tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    pub unix_name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub home: PathBuf,
+    pub shell: String,
+}
+
+/// A sign-in name: `[a-z0-9_][a-z0-9_.-]{0,31}` with a letter or `_` in it, never one that systems reserve.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Username(String);
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadUsername {
+    #[error(
+        "a name must have 1 to 32 characters: first a lowercase letter, a digit or `_`, then lowercase letters, \
+         digits, `_`, `.` or `-`, and not only digits"
+    )]
+    Characters,
+    #[error(
+        "the name of a local account must have at most {MAX_MADE_NAME_LENGTH} characters, because its Unix account \
+         `ly-NAME` can have at most 32"
+    )]
+    TooLongForAccount,
+    #[error("`{0}` is the name of a system account")]
+    Reserved(String),
+}
+
+/// System accounts that must never be signed in as, whatever a directory says.
+const RESERVED: [&str; 14] = [
+    "root",
+    "daemon",
+    "bin",
+    "sys",
+    "sync",
+    "mail",
+    "nobody",
+    "slurm",
+    "munge",
+    "systemd-network",
+    "messagebus",
+    "sshd",
+    "www-data",
+    "lyceum",
+];
+
+/// The longest name of a local account, for which the host may have to make `ly-NAME`.
+const MAX_MADE_NAME_LENGTH: usize = 29;
+
+/// Returns the one spelling of a name that was typed: compatibility forms, letter case and
+/// blanks around it make no other name. Whatever is counted, looked up or asked about by a
+/// typed name goes by this.
+pub fn canonical_name(typed: &str) -> String {
+    let folded: String = typed.nfkc().collect::<String>().to_lowercase();
+    folded.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Username {
+    pub fn parse(text: &str) -> Result<Self, BadUsername> {
+        let first = text.bytes().next().ok_or(BadUsername::Characters)?;
+        let is_letter = |b: u8| b.is_ascii_lowercase() || b == b'_';
+        let starts_well = is_letter(first) || first.is_ascii_digit();
+        let goes_on_well = text.bytes().all(|b| is_letter(b) || b.is_ascii_digit() || matches!(b, b'.' | b'-'));
+        // Programs take digits alone for a uid.
+        if !starts_well || !goes_on_well || !text.bytes().any(is_letter) || text.len() > 32 {
+            return Err(BadUsername::Characters);
+        }
+        if RESERVED.contains(&text) {
+            return Err(BadUsername::Reserved(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// Reads the name of a local account to be made, for which the host makes a Unix account on first need.
+    pub fn for_made_account(text: &str) -> Result<Self, BadUsername> {
+        let name = Self::parse(text)?;
+        if text.len() > MAX_MADE_NAME_LENGTH { Err(BadUsername::TooLongForAccount) } else { Ok(name) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Username {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The source of accounts and groups that this portal keeps itself.
+pub const LOCAL: &str = "local";
+
+/// Somebody who may sign in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct User {
+    pub id: UserId,
+    pub name: Username,
+    pub display_name: String,
+    /// Where the account comes from: `local` or `ldap`.
+    pub source: String,
+    /// The Unix account their workloads run as, where an administrator named one.
+    pub unix_name: Option<String>,
+    /// The name as the directory spells it, where that differs: the host may spell the account so too.
+    pub directory_unix_name: Option<String>,
+    /// What they may do: the greater of what was given here and what the directory gives.
+    pub role: Role,
+    /// What an administrator gave them here.
+    pub given_role: Role,
+    /// By an administrator.
+    pub disabled: bool,
+    /// Since when the directory does not list them any more, or has locked them.
+    pub absent_since: Option<Timestamp>,
+    /// The Unix uid that the directory gives them.
+    pub uid_number: Option<u32>,
+    /// The names of their groups, in order.
+    pub groups: Vec<String>,
+    /// The names of the groups that they manage, in order.
+    pub manages: Vec<String>,
+    pub created_at: Timestamp,
+    pub last_seen_at: Option<Timestamp>,
+}
+
+impl User {
+    /// Whether the account, with its password, is this portal's own.
+    pub fn is_local(&self) -> bool {
+        self.source == LOCAL
+    }
+
+    /// Whether their role is the directory's doing: only there it can be lowered.
+    pub fn has_directorys_role(&self) -> bool {
+        self.given_role < self.role
+    }
+
+    pub fn state(&self) -> State {
+        State::of(self.disabled, self.absent_since.is_some())
+    }
+
+    /// Whether nobody may be this user now.
+    pub fn is_closed(&self) -> bool {
+        self.state() != State::Active
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for name in ["alice", "_a", "a.b-c_1", "x", "1a", "2130509g", "0_", &"a".repeat(32)] {
+            assert!(Username::parse(name).is_ok(), "{name}");
+        }
+        for name in [
+            "",
+            "-x",
+            ".x",
+            "Alice",
+            "a b",
+            "a/b",
+            "..",
+            "../x",
+            "é",
+            "a\n",
+            "1",
+            "2130509",
+            "1.5",
+            "1-2",
+            &"a".repeat(33),
+            "root",
+            "slurm",
+        ] {
+            assert!(Username::parse(name).is_err(), "{name}");
+        }
+        assert!(Username::for_made_account(&"a".repeat(29)).is_ok());
+        assert_eq!(Username::for_made_account(&"a".repeat(30)), Err(BadUsername::TooLongForAccount));
+    }
+
+    #[test]
+    fn spellings_of_one_name() {
+        for typed in ["alice", "ALICE", " aLice\t", "\u{a0}alice\u{3000}", "ａｌｉｃｅ", "ＡLICE", "ⓐlice", "𝐚lice"]
+        {
+            assert_eq!(canonical_name(typed), "alice", "{typed:?}");
+        }
+        assert_eq!(canonical_name(" Jane  DOE "), "jane doe");
+        for other in ["аlice", "alice\u{200b}", "al\u{ad}ice", "ali ce", "alicé", "alice\0"] {
+            assert!(Username::parse(&canonical_name(other)).is_err(), "{other:?}");
+        }
+    }
+}

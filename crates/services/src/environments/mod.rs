@@ -1,0 +1,375 @@
+//! The software that workloads run in: one environment that Lyceum builds itself on first
+//! start, and any number that the site brings. Start with [`Environments`]; `build` makes
+//! the default one, `base` finds its Python, `failure` puts what went wrong into words,
+//! `files` lays out what travels in the binary. What an app starts in an environment is
+//! `apps`' business.
+
+mod base;
+mod build;
+mod config;
+mod failure;
+mod files;
+mod index;
+pub mod modules;
+mod progress;
+mod tools;
+
+use std::{
+    borrow::Cow,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use tokio::sync::{Notify, watch};
+
+pub use base::{Base, BaseRequirements, closed_to_others, find as find_python, on_search_path};
+pub use config::{BasePython, Build, Config, Site};
+pub use failure::{Cause, Failure, System};
+pub use files::{Installed, install, open_folder};
+pub use index::{Index, reach as reach_index};
+pub use modules::Modules;
+pub use progress::{line, show};
+
+use base::Facts;
+
+use lyceum_model::{Clock, Loops, Timestamp};
+
+/// The name of the environment that workloads get when they name none.
+pub const DEFAULT: &str = "default";
+
+/// From one try to the next after the network failed (seconds): doubled each time.
+const MIN_RETRY_DELAY: i64 = 15;
+const MAX_RETRY_DELAY: i64 = 900;
+
+/// The software that a workload runs in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Environment {
+    pub name: String,
+    pub title: String,
+    /// `3.11.2`, once it is known.
+    pub python_version: Option<String>,
+    #[serde(flatten)]
+    pub state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum State {
+    /// Workloads that use it wait.
+    Building { percent: u8, step: String, since: Timestamp },
+    Ready {
+        /// `…/bin/python`
+        python: PathBuf,
+        /// The directory of its programs: first on a workload's `PATH`.
+        bin: PathBuf,
+        /// The interpreter that it stands on, for environments that stand on this one.
+        base: PathBuf,
+        /// Where its packages lie, in the order of the search.
+        libraries: Vec<PathBuf>,
+    },
+    Failed {
+        /// What happened and why, for people.
+        what: String,
+        /// The command that mends it.
+        command: String,
+        log: Option<PathBuf>,
+        /// When the next try begins by itself.
+        retry_at: Option<Timestamp>,
+    },
+    /// Not there, and not to be built.
+    Missing,
+}
+
+/// Where environments lie and what their tools see: plain values from the caller.
+#[derive(Clone, Debug)]
+pub struct EnvironmentPaths {
+    /// `shared/`: everybody reads it, the service user writes it.
+    pub shared: PathBuf,
+    /// A private directory for downloads, locks and the tools' home.
+    pub cache: PathBuf,
+    /// Whether several Unix users will run what is built.
+    pub everybody: bool,
+    /// The variables that tools may see: `PATH`, proxies, certificates, `PIP_*`, `UV_*`.
+    pub variables: Vec<(String, String)>,
+}
+
+/// What the default environment consists of.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    pub name: String,
+    pub title: String,
+    /// The text of a `requirements.txt`.
+    pub requirements: Cow<'static, str>,
+    /// Modules that must import, and commands of its `bin` that must end well.
+    pub imports: Vec<String>,
+    pub commands: Vec<Vec<String>>,
+    /// Free space without which a build is not begun (bytes).
+    pub disk_bytes: u64,
+}
+
+impl Default for Recipe {
+    fn default() -> Self {
+        let words = |words: &str| words.split(' ').map(str::to_owned).collect();
+        Self {
+            name: DEFAULT.to_owned(),
+            title: "Keras on JAX, scikit-learn, TensorBoard".to_owned(),
+            requirements: Cow::Borrowed(include_str!("../../../../notebooks/requirements.txt")),
+            imports: words(
+                "numpy pandas matplotlib.pyplot sklearn jax keras onnxruntime safetensors tensorboard ipykernel \
+                 jupyterlab",
+            ),
+            commands: vec![words("jupyter lab --version"), words("tensorboard --version_tb")],
+            disk_bytes: 2 << 30,
+        }
+    }
+}
+
+/// All environments of this portal; cheap to clone.
+#[derive(Clone)]
+pub struct Environments(Arc<Inner>);
+
+struct Inner {
+    modules: Modules,
+    config: Config,
+    place: EnvironmentPaths,
+    recipe: Recipe,
+    clock: Clock,
+    known: watch::Sender<Vec<Environment>>,
+    again: Notify,
+}
+
+impl Environments {
+    /// Nothing is looked at or built yet: see [`Environments::maintain`].
+    pub fn new(config: Config, place: EnvironmentPaths, recipe: Recipe, clock: Clock) -> Self {
+        let looking = State::Building { percent: 0, step: "checking".to_owned(), since: clock.now() };
+        let environment = |name: &str, title: &str| Environment {
+            name: name.to_owned(),
+            title: if title.is_empty() { name.to_owned() } else { title.to_owned() },
+            python_version: None,
+            state: looking.clone(),
+        };
+        let managed = config.has_managed_default().then(|| environment(DEFAULT, &recipe.title));
+        let sites = config.list.iter().map(|site| environment(&site.name, &site.title));
+        let known = watch::Sender::new(managed.into_iter().chain(sites).collect());
+        let modules = Modules::new(&config.modules);
+        Self(Arc::new(Inner { modules, config, place, recipe, clock, known, again: Notify::new() }))
+    }
+
+    /// The default environment first, then the site's in their order.
+    pub fn list(&self) -> Vec<Environment> {
+        self.0.known.borrow().clone()
+    }
+
+    pub fn find(&self, name: &str) -> Option<Environment> {
+        self.0.known.borrow().iter().find(|environment| environment.name == name).cloned()
+    }
+
+    /// Modules of the site's, beside the environments.
+    pub fn modules(&self) -> &Modules {
+        &self.0.modules
+    }
+
+    /// What workloads in this environment find in their own environment: the one that Lyceum
+    /// builds holds one backend of Keras, and not the one that Keras would look for.
+    pub fn variables(&self, name: &str) -> Vec<(&'static str, &'static str)> {
+        if name == DEFAULT && self.0.config.has_managed_default() { vec![("KERAS_BACKEND", "jax")] } else { Vec::new() }
+    }
+
+    /// The name of what a person installs over a ready environment: it stays the same when
+    /// the environment is built anew for the same Python, and is another for another one,
+    /// whose packages would not run.
+    pub fn overlay_name(&self, name: &str) -> Option<String> {
+        let environment = self.find(name)?;
+        let State::Ready { python, .. } = environment.state else { return None };
+        let managed = name == DEFAULT && self.0.config.has_managed_default();
+        // Not the folder that was built: its name changes with the packages.
+        let place = if managed { self.0.place.environments().join(DEFAULT) } else { python };
+        let version = environment.python_version?;
+        let series: Vec<&str> = version.split('.').take(2).collect();
+        // One home may be mounted on machines of several kinds.
+        let machine = rustix::system::uname();
+        let mut hash = Sha256::new();
+        for part in [&*place.to_string_lossy(), &series.join("."), &machine.machine().to_string_lossy()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Some(format!("{name}-{}", files::short_hex(&hash.finalize())))
+    }
+
+    /// Wakes at every change: progress, ready, failed.
+    pub fn subscribe(&self) -> watch::Receiver<Vec<Environment>> {
+        self.0.known.subscribe()
+    }
+
+    /// Begins a new try at once, after somebody mended what failed.
+    pub fn retry(&self) {
+        self.0.again.notify_one();
+    }
+
+    /// Looks at the site's environments, builds the default one, tries again when the network
+    /// was the cause of a failure or [`Environments::retry`] is called. Never returns;
+    /// dropping the future ends the tools.
+    pub async fn maintain(&self, loops: &Loops) {
+        let mut wait = MIN_RETRY_DELAY;
+        loop {
+            let round = loops.begin("environments", None);
+            let ((), outcome) = tokio::join!(self.look_at_sites(), self.attempt());
+            round.end(
+                &outcome
+                    .as_ref()
+                    .map_err(|_failure| "an environment could not be built; its entry above has the cause"),
+            );
+            let retry_in = outcome.err().filter(|failure| failure.cause == Cause::Network).map(|_| wait);
+            if let Some(seconds) = retry_in {
+                let at = self.0.clock.now().plus_seconds(seconds);
+                self.change(DEFAULT, |environment| {
+                    if let State::Failed { retry_at, .. } = &mut environment.state {
+                        *retry_at = Some(at);
+                    }
+                });
+            }
+            let pause = Duration::from_secs(retry_in.map_or(u64::MAX, i64::cast_unsigned));
+            wait = match tokio::time::timeout(pause, self.0.again.notified()).await {
+                Ok(()) => MIN_RETRY_DELAY,
+                Err(_) => (wait * 2).min(MAX_RETRY_DELAY),
+            };
+        }
+    }
+
+    /// Builds the default environment unless it is there already (which takes a moment), or
+    /// is not to be built; says how it stands then. Safe to call twice at once and from two
+    /// processes: the second waits for the first.
+    pub async fn ensure_default(&self) -> State {
+        _ = self.attempt().await;
+        self.find(DEFAULT).map_or(State::Missing, |environment| environment.state)
+    }
+
+    /// Asks each of the site's environments for its version.
+    pub async fn look_at_sites(&self) {
+        for site in &self.0.config.list {
+            let found = base::facts(&site.python).await;
+            self.change(&site.name, |environment| {
+                environment.state = match &found {
+                    Ok(facts) => ready(site.python.clone(), facts.clone()),
+                    Err(why) => State::Failed {
+                        what: format!("{} does not run: {why}", site.python.display()),
+                        command: format!("ls -l {}", site.python.display()),
+                        log: None,
+                        retry_at: None,
+                    },
+                };
+                environment.python_version = found.ok().map(|facts| facts.version);
+            });
+        }
+    }
+
+    /// One try to have the default environment ready.
+    async fn attempt(&self) -> Result<(), Failure> {
+        if !self.0.config.has_managed_default() {
+            return Ok(());
+        }
+        let since = self.0.clock.now();
+        let report = |percent: u8, step: String| {
+            self.change(DEFAULT, |environment| {
+                environment.state = State::Building { percent: percent.min(99), step, since };
+            });
+        };
+        let job = build::Job { config: &self.0.config, place: &self.0.place, recipe: &self.0.recipe };
+        let outcome = build::ensure(job, self.0.config.build == Build::Auto, &report).await;
+        let outcome = match outcome {
+            Ok(Some(built)) => look_into(built).await.map(Some),
+            Ok(None) => Ok(None),
+            Err(failure) => Err(failure),
+        };
+        let log = job.log();
+        self.change(DEFAULT, |environment| match &outcome {
+            Ok(Some((python, facts))) => {
+                environment.state = ready(python.clone(), facts.clone());
+                environment.python_version = Some(facts.version.clone());
+            }
+            Ok(None) => environment.state = State::Missing,
+            Err(failure) => {
+                environment.state = State::Failed {
+                    what: failure.what.clone(),
+                    command: failure.command.clone(),
+                    log: log.exists().then_some(log),
+                    retry_at: None,
+                }
+            }
+        });
+        outcome.map(drop)
+    }
+
+    fn change(&self, name: &str, change: impl FnOnce(&mut Environment)) {
+        self.0.known.send_if_modified(|all| {
+            let Some(environment) = all.iter_mut().find(|environment| environment.name == name) else { return false };
+            let before = environment.clone();
+            change(environment);
+            *environment != before
+        });
+    }
+}
+
+fn ready(python: PathBuf, facts: Facts) -> State {
+    let bin = python.parent().unwrap_or(Path::new("/")).to_owned();
+    State::Ready { python, bin, base: facts.base, libraries: facts.libraries }
+}
+
+/// What a built environment's Python says of itself.
+async fn look_into(built: build::BuiltEnvironment) -> Result<(PathBuf, Facts), Failure> {
+    let python = built.folder.join("bin/python");
+    let facts = base::facts(&python).await.map_err(|why| Failure {
+        cause: Cause::Python,
+        what: format!("the environment exists, but its Python does not run: {why}"),
+        command: format!("rm -r {}", built.folder.display()),
+    })?;
+    Ok((python, facts))
+}
+
+impl EnvironmentPaths {
+    fn environments(&self) -> PathBuf {
+        self.shared.join("environments")
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.variables
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// All that a tool sees. The caller's variables win over our wishes, but not over where
+    /// things lie.
+    fn tool_environment(&self, temporary: &Path) -> Vec<(OsString, OsString)> {
+        let wishes = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+            ("LANG", "C.UTF-8"),
+            ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+            ("PIP_RETRIES", "2"),
+            ("PYTHONUNBUFFERED", "1"),
+            ("UV_PYTHON_DOWNLOADS", "never"),
+        ];
+        let given = self.variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let places = [("HOME", self.cache.as_os_str()), ("TMPDIR", temporary.as_os_str())];
+        let wishes = wishes.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        wishes.chain(given).chain(places.map(|(name, path)| (name.into(), path.into()))).collect()
+    }
+}
+
+/// Whether Jupyter will find an R kernel on this machine.
+pub fn has_r() -> bool {
+    ["/usr/share/jupyter/kernels", "/usr/local/share/jupyter/kernels"].iter().any(|folder| {
+        let kernels = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut specs = kernels.filter_map(|kernel| fs::read(kernel.path().join("kernel.json")).ok());
+        specs.any(|spec| {
+            let spec: serde_json::Value = serde_json::from_slice(&spec).unwrap_or_default();
+            spec["language"].as_str().is_some_and(|language| language.eq_ignore_ascii_case("r"))
+        })
+    })
+}

@@ -1,0 +1,100 @@
+//! `/sessions`: the list of sessions, a line each, with what narrows it. The card of a session is in `card`, its page in
+//! `session`.
+
+use askama::Template;
+
+use super::{Moment, end_reason_word, resources_line, session_badge};
+use crate::{
+    model::{EndReason, Session, SessionState, Timestamp, time::human_duration},
+    web::page::{Layout, filters},
+};
+
+/// The list of sessions.
+#[derive(Debug, Template)]
+#[template(path = "sessions/list.html")]
+pub struct SessionsPage {
+    pub layout: Layout,
+    pub search: SessionSearch,
+    pub rows: Vec<SessionRow>,
+    /// Name and title of every app.
+    pub apps: Vec<(String, String)>,
+    /// Whether the reader may see other users' sessions.
+    pub sees_all: bool,
+    pub first_href: Option<String>,
+    pub next_href: Option<String>,
+}
+
+/// What the list is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct SessionSearch {
+    pub find: String,
+    /// A state, `live`, or nothing.
+    pub state: String,
+    pub app: String,
+    /// A reason of the end.
+    pub end: String,
+    /// Other users' sessions too.
+    pub all: bool,
+}
+
+impl SessionSearch {
+    /// Returns whether anything narrows the list.
+    pub fn narrows(&self) -> bool {
+        self.all || [&self.find, &self.state, &self.app, &self.end].iter().any(|text| !text.is_empty())
+    }
+}
+
+impl SessionsPage {
+    pub const STATES: [(&'static str, &'static str); 4] =
+        [("live", "Not ended"), ("queued", "Pending"), ("running", "Running"), ("ended", "Ended")];
+
+    /// Returns the reasons of an end with their words.
+    pub fn ends() -> impl Iterator<Item = (&'static str, &'static str)> {
+        EndReason::ALL.iter().copied().map(|reason| (reason.as_str(), end_reason_word(reason)))
+    }
+}
+
+/// One line of the list.
+#[derive(Clone, Debug)]
+pub struct SessionRow {
+    pub id: String,
+    pub class: &'static str,
+    pub word: &'static str,
+    pub name: String,
+    pub app: String,
+    pub owner: String,
+    pub resources: String,
+    pub started: Option<Moment>,
+    /// How long it ran, or has run.
+    pub ran: Option<String>,
+    /// Why it ended, where its state does not say so.
+    pub end: String,
+    /// The address of its app while it runs.
+    pub open: Option<String>,
+    /// Whether the reader can start it again.
+    pub can_repeat: bool,
+}
+
+impl SessionRow {
+    /// Draws a session for a reader who owns it or not.
+    #[must_use]
+    pub fn new(session: Session, app: String, open: Option<String>, is_own: bool, now: Timestamp) -> Self {
+        let (class, word) = session_badge(&session);
+        let began = session.ready_at.or(session.started_at);
+        let end = session.end_reason.map(end_reason_word).filter(|end| *end != word).unwrap_or_default();
+        Self {
+            id: session.id.to_string(),
+            class,
+            word,
+            app,
+            resources: resources_line(&session.spec.resources, &session.gpus),
+            started: began.map(|at| Moment::clock(at, now)),
+            ran: began.map(|at| human_duration(session.ended_at.unwrap_or(now).seconds_since(at))),
+            end: end.to_owned(),
+            open,
+            can_repeat: is_own && session.state == SessionState::Ended,
+            name: session.name,
+            owner: session.owner_name,
+        }
+    }
+}
