@@ -215,7 +215,10 @@ function take(files) {
 }
 
 $("#choose-files")?.addEventListener("click", () => input.click());
-input?.addEventListener("change", () => { take([...input.files]); input.value = ""; });
+const takeChosen = () => { take([...input.files]); input.value = ""; };
+input?.addEventListener("change", takeChosen);
+// Files can be chosen before this script has run; no event tells of them then.
+if (input?.files.length) takeChosen();
 
 if (drop && "writable" in drop.dataset) {
   const holdsFiles = (event) => event.dataTransfer?.types.includes("Files");
