@@ -181,6 +181,7 @@ def _inspect(options: Any) -> int:
 def _export(options: Any) -> int:
     from . import export
 
+    export.on_cpu()
     return _print(export.exported(options.model, options.output))
 
 

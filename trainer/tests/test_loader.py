@@ -26,7 +26,7 @@ def labels(samples):
 def test_an_epoch_is_a_permutation(together):
     batches = list(loader.training(part(20, together), labels, 4, 1, 0, OFF, 3))
     assert sorted(np.concatenate([truth for _, truth, _ in batches])) == list(range(20))
-    assert all((images[:, 0, 0, 0] == truth).all() and images.dtype == np.float32 for images, truth, _ in batches)
+    assert all((images[:, 0, 0, 0] == truth).all() and images.dtype == np.uint8 for images, truth, _ in batches)
     assert (loader.order(20, 1, 0) != loader.order(20, 1, 1)).any() and (
         loader.order(20, 1, 0) != loader.order(20, 2, 0)
     ).any()

@@ -157,6 +157,8 @@ def test_early_stopping_waits_as_long_as_it_should(train):
 
 @pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
 def test_mixed_precision(train, precision):
+    from trainer.export import exported
+
     run = train(
         SHORT
         | {
@@ -166,6 +168,9 @@ def test_mixed_precision(train, precision):
         }
     )
     assert run.code == 0 and run.lines[-1]["event"] == "done"
+    # ONNX computes in float32, and is compared with the model in float32.
+    about = exported(run.output / "checkpoints" / "epoch-00001.keras", run.output / "bundle")
+    assert about["onnx"] == "model.onnx" and about["onnx_difference"] < 1e-5, about
 
 
 def test_a_full_disk_leaves_whole_snapshots(tmp_path):
