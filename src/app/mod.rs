@@ -108,7 +108,9 @@ impl App {
         let scheduler = workloads::scheduler(config, machine, keys::derive(&key, b"jobs"), &clock).await?;
         let profiles = config.profiles();
         let installed = environments::install(&paths.shared).context("installing templates and wrappers")?;
-        let place = place(paths, single_user_mode, surroundings);
+        let inventory = scheduler.stock().inventory();
+        let cuda = inventory.cuda.filter(|_| !inventory.gpus.is_empty());
+        let place = EnvironmentPaths { cuda, ..place(paths, single_user_mode, surroundings) };
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
         let images = Images::open(config.images.clone(), paths.shared.join("images"), db.clone(), clock.clone());
         let images = images.await.context("opening the images")?;
@@ -307,6 +309,7 @@ fn place(paths: &Paths, single_user_mode: bool, surroundings: &Environment) -> E
         cache: paths.private.join("environments"),
         everybody: !single_user_mode,
         variables: surroundings.for_tools(),
+        cuda: None,
     }
 }
 

@@ -54,15 +54,20 @@ pub async fn python(facts: &Facts) -> Vec<Finding> {
 
 pub async fn environments(facts: &Facts) -> Vec<Finding> {
     let config = environments::Config { build: Build::Never, ..facts.environments.clone() };
-    let environments = Environments::new(config, facts.place.clone(), Recipe::default(), facts.clock.clone());
-    environments.ensure_default().await;
+    let environments = Environments::new(config, facts.place_on_this_machine(), Recipe::default(), facts.clock.clone());
+    environments.attempt_all().await;
     environments.look_at_sites().await;
     let found = environments.list().into_iter().map(|environment| {
         let name = format!("`{}` ({})", environment.name, environment.title);
         match environment.state {
             State::Ready { python, .. } => {
                 let version = environment.python_version.unwrap_or_default();
-                Finding::new("environment", Level::Ok, format!("{name}: Python {version}, {}", python.display()))
+                let what =
+                    format!("{name}: Python {version}, {}{}", python.display(), frameworks(&environment.frameworks));
+                match environment.note {
+                    Some(note) => Finding::new("environment", Level::Warning, format!("{what}. {note}")),
+                    None => Finding::new("environment", Level::Ok, what),
+                }
             }
             State::Failed { what, command, .. } => {
                 Finding::new("environment", Level::Warning, format!("{name}: {what}")).fix(command)
@@ -79,6 +84,12 @@ pub async fn environments(facts: &Facts) -> Vec<Finding> {
         }
     });
     found.collect()
+}
+
+/// Says which frameworks an environment holds, and which of them use CPUs alone.
+fn frameworks(all: &[environments::Framework]) -> String {
+    let names: Vec<String> = all.iter().map(|one| format!(", {one}")).collect();
+    names.concat()
 }
 
 pub fn r() -> Finding {

@@ -74,6 +74,14 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Returns where environments lie, with what the driver of this machine supports. In front of Slurm the GPUs are on
+    /// other machines.
+    fn place_on_this_machine(&self) -> environments::EnvironmentPaths {
+        let found = self.slurm.is_none().then(|| gpu::inventory(&self.gpus).ok()).flatten();
+        let cuda = found.filter(|found| !found.gpus.is_empty()).and_then(|found| found.cuda);
+        environments::EnvironmentPaths { cuda, ..self.place.clone() }
+    }
+
     /// What a running portal was told to do otherwise (`--listen`) goes before the settings.
     #[must_use]
     pub fn as_it_runs(mut self) -> Self {

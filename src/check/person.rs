@@ -128,8 +128,8 @@ fn groups(person: &Identity) -> Finding {
 /// The environments that are ready, with their Pythons.
 async fn pythons(facts: &Facts) -> Vec<(String, PathBuf)> {
     let config = environments::Config { build: Build::Never, ..facts.environments.clone() };
-    let environments = Environments::new(config, facts.place.clone(), Recipe::default(), facts.clock.clone());
-    environments.ensure_default().await;
+    let environments = Environments::new(config, facts.place_on_this_machine(), Recipe::default(), facts.clock.clone());
+    environments.attempt_all().await;
     environments.look_at_sites().await;
     let found = environments.list().into_iter().filter_map(|environment| match environment.state {
         State::Ready { python, .. } => Some((environment.name, python)),

@@ -397,6 +397,7 @@ impl Config {
                 cache: paths.private.join("environments"),
                 everybody: is_root || self.accounts.sudo.is_some(),
                 variables: environment.for_tools(),
+                cuda: None,
             },
             gpus: gpu::Config { gpus: self.scheduler.local.gpus.clone(), nvml: self.scheduler.local.nvml.clone() },
             slurm: self.scheduler.slurm().cloned(),

@@ -8,7 +8,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Portal, error::Result, extract::CurrentUser, paging::Listed};
-use crate::{environments::State as Building, model::Resources};
+use crate::{
+    environments::{Framework, State as Building},
+    model::Resources,
+};
 
 /// A named size for sessions and jobs.
 #[derive(Debug, Serialize, ToSchema)]
@@ -29,12 +32,25 @@ pub struct EnvironmentView {
     pub name: String,
     pub title: String,
     pub python_version: Option<String>,
+    /// The deep-learning frameworks that it contains, once they are known.
+    pub frameworks: Vec<FrameworkView>,
+    /// What administrators should know, such as a driver that is too old for CUDA.
+    pub note: Option<String>,
     /// `building`, `ready`, `failed` or `missing`.
     pub state: &'static str,
     /// The progress while it is being built.
     pub percent: Option<u8>,
     /// The current step, or what went wrong and the command that fixes it.
     pub detail: Option<String>,
+}
+
+/// A deep-learning framework of an environment.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FrameworkView {
+    /// `JAX`, `PyTorch` or `TensorFlow`.
+    pub name: String,
+    /// Whether its build can compute on GPUs.
+    pub uses_gpus: bool,
 }
 
 /// Lists the named sizes.
@@ -88,6 +104,7 @@ pub async fn modules(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum:
 #[utoipa::path(get, path = "/environments", tag = "catalogue",
     responses((status = 200, body = Listed<EnvironmentView>)))]
 pub async fn environments(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum::Json<Listed<EnvironmentView>> {
+    let framework = |one: Framework| FrameworkView { name: one.name, uses_gpus: one.uses_gpus };
     let view = |environment: crate::environments::Environment| {
         let (state, percent, detail) = match environment.state {
             Building::Building { percent, step, .. } => ("building", Some(percent), Some(step)),
@@ -99,6 +116,8 @@ pub async fn environments(_: CurrentUser, State(portal): State<Arc<Portal>>) -> 
             name: environment.name,
             title: environment.title,
             python_version: environment.python_version,
+            frameworks: environment.frameworks.into_iter().map(framework).collect(),
+            note: environment.note,
             state,
             percent,
             detail,

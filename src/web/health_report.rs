@@ -177,7 +177,10 @@ fn environment(environment: Environment) -> Finding {
     match environment.state {
         Building::Ready { .. } => {
             let version = environment.python_version.unwrap_or_default();
-            Finding::new(name, Level::Ok, format!("ready, Python {version}"))
+            match environment.note {
+                Some(note) => Finding::new(name, Level::Warning, note),
+                None => Finding::new(name, Level::Ok, format!("ready, Python {version}")),
+            }
         }
         Building::Building { percent, step, .. } => {
             Finding::new(name, Level::Note, format!("is being built: {percent} %, {step}"))

@@ -304,6 +304,7 @@ fn services(
         cache: directory.join("cache"),
         everybody: false,
         variables: Vec::new(),
+        cuda: None,
     };
     // A site with modules, which nobody lists here.
     let modules = environments::modules::Init::Path("/nonexistent/modules.sh".into());

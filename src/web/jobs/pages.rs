@@ -24,7 +24,10 @@ use crate::{
         markdown::Markdown,
         page::{Nav, Page},
         paging::{Listed, Paging},
-        sessions::{cards, form as session_form, hardware},
+        sessions::{
+            cards::{self, unused_gpus},
+            form as session_form, hardware,
+        },
         views::{
             self, FieldError, FollowedJob, JobForm, JobRow, JobSearch, JobsPage, Moment, SentenceContext, ShowJob,
             ShowSession, TimelineLine, sentence,
@@ -252,7 +255,7 @@ async fn view(
         caveats: ShowSession::caveats(&job.latest, &portal.sessions.scheduler.stock().inventory()),
         ask: job.latest.asked.as_ref().filter(|_| is_live).map(|asked| (asked.by.clone(), Moment::ago(asked.at, now))),
         program_notes: live.status.iter().filter(|_| is_live).flat_map(program_notes).collect(),
-        idle_gpus: hardware::idle_sentence(portal, &job.latest),
+        idle_gpus: unused_gpus(portal, &job.latest),
         advice: efficiency.and_then(|efficiency| efficiency.advice(&requested)),
         is_own,
         is_live,

@@ -64,11 +64,16 @@ pub(in crate::web) fn context(
         extend_seconds: (may_extend && extension > 0 && no_extension.is_none() && drained_at.is_none())
             .then_some(extension),
         sample: live.sample,
-        idle_gpus: super::hardware::idle_sentence(portal, session),
+        idle_gpus: unused_gpus(portal, session),
         visible_on_node: portal.sessions.port(session).is_some(),
         gpus_are_counted: gpus_are_counted(session, &portal.sessions.scheduler.stock().inventory()),
         csrf_token: principal.csrf_token().to_owned(),
     }
+}
+
+/// Returns what the owner of a session should know of its GPUs: that nothing there can use them, or that nothing does.
+pub(in crate::web) fn unused_gpus(portal: &Portal, session: &Session) -> Option<String> {
+    portal.sessions.unusable_gpus(session).or_else(|| super::hardware::idle_sentence(portal, session))
 }
 
 /// Somebody's quota bars.

@@ -26,7 +26,7 @@ use crate::{
     admission::QuotaStatus,
     apps::AppKind,
     db::{admit, quotas::BillingGroups},
-    environments::{State as Building, modules::Module},
+    environments::{State as Building, cpu_only, modules::Module},
     model::{
         Resources, Session, SessionId,
         job::Shape,
@@ -463,6 +463,9 @@ pub(in crate::web) fn sliders(portal: &Portal, standing: &QuotaStatus) -> Slider
 pub(in crate::web) fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
     let choice = |environment: crate::environments::Environment| EnvironmentChoice {
         title: match environment.python_version {
+            Some(version) if cpu_only(&environment.frameworks).is_some() => {
+                format!("{} · Python {version} · CPU only", environment.title)
+            }
             Some(version) => format!("{} · Python {version}", environment.title),
             None => environment.title,
         },

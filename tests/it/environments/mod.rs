@@ -75,6 +75,66 @@ fn from_a_folder_of_wheels_with_pip() {
     assert!(what.contains("lacks a package (No matching distribution found for ly-three"), "{what}");
 }
 
+/// The pins of `requirements-cuda12.txt` are all made as wheels, so that what is missing or too much is seen.
+#[test]
+fn a_driver_brings_jax_with_cuda_of_its_version() {
+    let world = World::new();
+    let order = |cuda| {
+        let mut order = world.order(&["jax==0.0.1"], &[]);
+        (order.cuda, order.wheels) = (cuda, world.path("wheels").display().to_string());
+        order
+    };
+    let pins = |text: &'static str| {
+        let pins = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(" ; ").next().unwrap());
+        pins.map(|pin| pin.replace('-', "_")).collect::<Vec<_>>()
+    };
+    let cuda12 = pins(include_str!("../../../notebooks/requirements-cuda12.txt"));
+    let all: Vec<&str> = cuda12.iter().map(String::as_str).chain(["jax==0.0.1"]).collect();
+    world.wheels(&all, 0);
+
+    let states = world.build(&order(Some((12, 4)))).states();
+    let python = ready(&states);
+    let installed = "import importlib.util as u; print(u.find_spec('jax_cuda12_plugin') is not None)";
+    assert_eq!(world::output_as(65_533, &python, &["-I", "-c", installed]), "True\n");
+    let jax = |uses_gpus: bool| serde_json::json!([{ "name": "JAX", "uses_gpus": uses_gpus }]);
+    assert_eq!(states.last().unwrap()["frameworks"], jax(true));
+    assert_eq!(states.last().unwrap()["note"], Value::Null);
+
+    // Another driver is another environment; one that is too old is said to be the reason.
+    let states = world.build(&order(Some((11, 4)))).states();
+    assert_ne!(ready(&states), python);
+    assert_eq!(states.last().unwrap()["frameworks"], jax(false));
+    assert!(states.last().unwrap()["note"].as_str().unwrap().contains("supports CUDA 11.4"), "{states:?}");
+    let (what, _) = failed(&world.build(&order(Some((13, 0)))).states());
+    assert!(what.contains("lacks a package") && what.contains("jax-cuda13-"), "{what}");
+}
+
+#[test]
+fn listed_packages_are_built_and_one_that_fails_stops_no_other() {
+    let world = World::new();
+    let mut order = world.order(&["ly-one"], &["ly_one"]);
+    order.wheels = world.wheels(&["ly_one", "ly_two", "jupyterlab==4.1", "ipykernel", "tensorboard"], 0);
+    let file = world.path("three.txt");
+    fs::write(&file, "ly-two==1.0\nipykernel\n").unwrap();
+    order.listed = format!(
+        "[[list]]\nname = 'absent'\npackages = ['ly-absent']\n[[list]]\nname = 'two'\npackages = \
+         ['ly-two']\n[[list]]\nname = 'three'\nrequirements = '{}'",
+        file.display()
+    );
+    let states = world.build(&order).states();
+    let last = |name: &str| states.iter().rfind(|state| state["name"] == name).unwrap();
+    ready(&states);
+    assert_eq!(last("absent")["state"], "failed");
+    assert!(last("absent")["what"].as_str().unwrap().contains("ly-absent"), "{states:?}");
+    for name in ["two", "three"] {
+        assert_eq!(last(name)["state"], "ready", "{states:?}");
+        let python = last(name)["python"].as_str().unwrap();
+        let code = "import ly_two, importlib.util as u; print(u.find_spec('jupyterlab') is not None)";
+        let has_lab = if name == "two" { "True\n" } else { "False\n" };
+        assert_eq!(world::output_as(65_533, Path::new(python), &["-I", "-c", code]), has_lab, "{name}");
+    }
+}
+
 /// As in a room without a way out: there is not even a loopback to be refused on.
 #[test]
 fn from_a_folder_of_wheels_where_nothing_can_be_reached() {
@@ -244,6 +304,7 @@ async fn the_index_is_asked_though_the_systems_packages_are_locked() {
         cache: world.path("cache"),
         everybody: true,
         variables: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), index.variable()],
+        cuda: None,
     };
     let found = environments::reach_index(&Config::default(), &place).await.unwrap();
     if !needs::met("pip of the system (Debian: python3-pip)", Path::new("/usr/bin/pip3").exists()) {

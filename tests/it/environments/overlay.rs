@@ -60,6 +60,7 @@ async fn setup(world: &World, python: &Path, home: &Path) -> OverlaySetup {
         cache: world.path("cache"),
         everybody: true,
         variables: Vec::new(),
+        cuda: None,
     };
     let environments = Environments::new(config, place, Recipe::default(), Clock::System);
     environments.look_at_sites().await;

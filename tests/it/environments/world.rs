@@ -20,7 +20,7 @@ use std::{
 };
 
 use lyceum::{
-    environments::{self, Config, EnvironmentPaths, Environments, Recipe, closed_to_others},
+    environments::{Config, EnvironmentPaths, Environments, Recipe, closed_to_others},
     model::Clock,
 };
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,9 @@ pub struct Order {
     pub requirements: String,
     pub imports: Vec<String>,
     pub disk_bytes: u64,
+    pub cuda: Option<(u32, u32)>,
+    /// More of the configuration: `[[list]]` and what follows.
+    pub listed: String,
     pub variables: Vec<(String, String)>,
     pub maintain: bool,
     /// Bytes; a limit on the size of files, where no small disk can be mounted.
@@ -65,12 +68,21 @@ impl Order {
 /// Carries out an order and tells every state on standard output; a line on standard input
 /// asks for another try.
 pub async fn build_here(order: Order) {
-    let config = format!("build = {:?}\npython = {:?}\nwheels = {:?}", order.build, order.python, order.wheels);
+    let config = format!(
+        "build = {:?}\npython = {:?}\nwheels = {:?}\n{}",
+        order.build, order.python, order.wheels, order.listed
+    );
     let config: Config = toml::from_str(&config).unwrap();
-    let place =
-        EnvironmentPaths { shared: order.shared, cache: order.cache, everybody: true, variables: order.variables };
+    let place = EnvironmentPaths {
+        shared: order.shared,
+        cache: order.cache,
+        everybody: true,
+        variables: order.variables,
+        cuda: order.cuda,
+    };
     let recipe = Recipe {
         requirements: order.requirements.into(),
+        is_accelerated: order.cuda.is_some(),
         imports: order.imports,
         commands: Vec::new(),
         disk_bytes: order.disk_bytes,
@@ -100,11 +112,13 @@ pub async fn build_here(order: Order) {
         }
     } else {
         tokio::select! {
-            _ = environments.ensure_default() => (),
+            _ = environments.attempt_all() => (),
             () = tell => (),
         }
-        let line = serde_json::to_string(&environments.find(environments::DEFAULT).unwrap()).unwrap();
-        println!("\n@{line}");
+        // The default one last: the builder's states end with it.
+        for environment in environments.list().iter().rev() {
+            println!("\n@{}", serde_json::to_string(environment).unwrap());
+        }
     }
 }
 
@@ -150,6 +164,8 @@ impl World {
             requirements: requirements.join("\n"),
             imports: imports.iter().map(|&import| import.to_owned()).collect(),
             disk_bytes: 0,
+            cuda: None,
+            listed: String::new(),
             variables: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
             maintain: false,
             largest_file: None,

@@ -49,6 +49,8 @@ pub struct GpuInventory {
     pub gpus: Vec<Gpu>,
     /// False where GPUs are only counted; `CUDA_VISIBLE_DEVICES` then names indices.
     pub driver: bool,
+    /// The version of CUDA that the driver supports: major, minor.
+    pub cuda: Option<(u32, u32)>,
     /// The device file of every GPU that the driver shows, given out by us or not; empty
     /// where there is no driver, or where it does not tell. Slices share that of their GPU.
     pub devices: Vec<GpuDevice>,

@@ -4,13 +4,14 @@
 
 use std::{
     ffi::OsString,
+    fmt,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use super::{
@@ -168,18 +169,55 @@ pub struct Facts {
     pub base: PathBuf,
     /// Where its packages lie, in the order of the search.
     pub libraries: Vec<PathBuf>,
+    pub frameworks: Vec<Framework>,
+}
+
+/// A deep-learning framework of an environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Framework {
+    /// `JAX`, `PyTorch` or `TensorFlow`.
+    pub name: String,
+    /// Whether its build can compute on GPUs.
+    pub uses_gpus: bool,
+}
+
+impl fmt::Display for Framework {
+    /// `JAX`, or `JAX (CPU only)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpu = if self.uses_gpus { "" } else { " (CPU only)" };
+        write!(f, "{}{cpu}", self.name)
+    }
 }
 
 /// Asked of an environment's Python; the answer is one line of JSON. Without the person's
-/// own packages, what is left of the path besides the standard library are the libraries.
+/// own packages, what is left of the path besides the standard library are the libraries. Which
+/// frameworks compute on GPUs is read off the installed packages: to import one takes seconds.
 const FACTS: &str = "
-import json, os, sys, sysconfig
+import json, os, re, sys, sysconfig
 standard = {os.path.realpath(sysconfig.get_path(name)) for name in ('stdlib', 'platstdlib')}
 here = [place for place in sys.path if os.path.isdir(place) and os.path.realpath(place) not in standard]
+found = {}
+for place in reversed(here):
+    for entry in os.listdir(place):
+        if entry.endswith(('.dist-info', '.egg-info')):
+            found[entry.split('-')[0].lower()] = place
+frameworks = {}
+if 'jax' in found:
+    frameworks['JAX'] = any(re.fullmatch(r'jax_(cuda|rocm).*plugin', name) for name in found)
+if 'torch' in found:
+    try:
+        with open(os.path.join(found['torch'], 'torch', 'version.py')) as file:
+            version = file.read()
+        frameworks['PyTorch'] = re.search(r'(?m)^(cuda|hip)\\b.*= *.[0-9]', version) is not None
+    except OSError:
+        pass
+if 'tensorflow_cpu' in found or 'tensorflow' in found:
+    frameworks['TensorFlow'] = 'tensorflow' in found
 print(json.dumps({
     'version': '.'.join(map(str, sys.version_info[:3])),
     'base': getattr(sys, '_base_executable', None) or sys.executable,
     'libraries': [place for place in here if not place.endswith('lib-dynload')],
+    'frameworks': [{'name': name, 'uses_gpus': uses} for name, uses in frameworks.items()],
 }))
 ";
 

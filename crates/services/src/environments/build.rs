@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Config, EnvironmentPaths, Recipe, base,
+    Config, EnvironmentPaths, JaxBuild, Recipe, Requirements, base,
     base::Base,
     failure::{self, Cause, Failure, FailureContext, System},
     files::{open_folder, short_hex},
@@ -47,6 +47,8 @@ pub struct Job<'a> {
 pub struct BuiltEnvironment {
     pub folder: PathBuf,
     pub python_version: String,
+    /// Why it computes on CPUs on a machine with a driver.
+    pub note: Option<String>,
 }
 
 /// Written last; its presence says that everything before it worked.
@@ -70,7 +72,9 @@ pub async fn ensure(job: Job<'_>, build: bool, report: Report<'_>) -> Result<Opt
         search,
     })
     .await?;
-    let folder = job.folder(&base);
+    let (requirements, jax, note) = job.requirements(&base).await?;
+    let folder = job.folder(&base, &requirements);
+    let finished = |folder: &Path| finished(folder, note.clone());
     if let Some(built) = finished(&folder) {
         return Ok(Some(built));
     }
@@ -103,10 +107,11 @@ pub async fn ensure(job: Job<'_>, build: bool, report: Report<'_>) -> Result<Opt
     let leash = job.place.cache.join(format!("{}.tools", job.recipe.name));
     end_leftovers(&leash).await.map_err(at(&leash))?;
     remove_unfinished(&environments, &job.recipe.name).await.map_err(at(&environments))?;
-    require_space(&environments, job.recipe.disk_bytes)?;
+    require_space(&environments, job.recipe.disk_bytes + jax.disk_bytes())?;
 
     let tools = Tools::new(&job.log(), &leash, &job.place.cache).map_err(at(&environments))?;
-    let mut builder = Builder { job, tools, report, folder: folder.clone(), started: Instant::now() };
+    let started = Instant::now();
+    let mut builder = Builder { job, requirements, tools, report, folder: folder.clone(), started };
     match builder.build(&base, installed_uv).await {
         Ok(()) => finished(&folder).map(Some).ok_or_else(|| {
             failure::from_io(
@@ -126,6 +131,7 @@ pub async fn ensure(job: Job<'_>, build: bool, report: Report<'_>) -> Result<Opt
 
 struct Builder<'a> {
     job: Job<'a>,
+    requirements: String,
     tools: Tools,
     report: Report<'a>,
     folder: PathBuf,
@@ -136,10 +142,10 @@ impl Builder<'_> {
     async fn build(&mut self, base: &Base, installed_uv: Option<PathBuf>) -> Result<(), Failure> {
         let doing = "preparing the environment";
         let requirements = self.job.place.cache.join(format!("{}-requirements.txt", self.job.recipe.name));
-        let temporary = self.job.place.cache.join("tmp");
+        let temporary = self.job.place.cache.join(format!("{}-tmp", self.job.recipe.name));
         _ = tokio::fs::remove_dir_all(&temporary).await;
         private_folder(&temporary).map_err(|error| failure::from_io(&error, &temporary, doing))?;
-        fs::write(&requirements, self.job.recipe.requirements.as_bytes())
+        fs::write(&requirements, self.requirements.as_bytes())
             .map_err(|error| failure::from_io(&error, &requirements, doing))?;
         self.tools.environment = self.job.place.tool_environment(&temporary);
         if let Some(wheels) = self.job.config.wheels.as_ref().filter(|wheels| !wheels.is_dir()) {
@@ -222,7 +228,7 @@ impl Builder<'_> {
         };
         arguments.extend(["-r".into(), requirements.into()]);
         (self.report)(8, "resolving the packages".to_owned());
-        let mut install = Install::of(&self.job.recipe.requirements);
+        let mut install = Install::of(&self.requirements);
         let on_line = |line: &str| {
             if let Some((percent, step)) = install.read(line) {
                 (self.report)(share(8, 65, percent.into(), 100), step);
@@ -356,11 +362,28 @@ impl Builder<'_> {
 }
 
 impl Job<'_> {
+    /// Returns the text of the requirements, which JAX they hold, and why that is not one with CUDA.
+    async fn requirements(&self, base: &Base) -> Result<(String, JaxBuild, Option<String>), Failure> {
+        let text = match &self.recipe.requirements {
+            Requirements::Text(text) => text.to_string(),
+            Requirements::File(path) => {
+                let text = tokio::fs::read_to_string(path).await;
+                text.map_err(|error| failure::from_io(&error, path, "reading the requirements"))?
+            }
+        };
+        if !self.recipe.is_accelerated {
+            return Ok((text, JaxBuild::Cpu, None));
+        }
+        let (jax, note) = JaxBuild::choose(self.config.accelerator, self.place.cuda, base.version);
+        // A text may end without a line feed.
+        Ok((format!("{text}\n{}", jax.requirements()), jax, note))
+    }
+
     /// Named after all that decides its contents.
-    fn folder(&self, base: &Base) -> PathBuf {
+    fn folder(&self, base: &Base, requirements: &str) -> PathBuf {
         let mut hash = Sha256::new();
         let (major, minor, _) = base.version;
-        for part in [LAYOUT, &self.recipe.requirements, &format!("{major}.{minor}"), &base.path.to_string_lossy()] {
+        for part in [LAYOUT, requirements, &format!("{major}.{minor}"), &base.path.to_string_lossy()] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -373,10 +396,10 @@ impl Job<'_> {
 }
 
 /// The environment at `folder`, if it is whole and its Python is still there.
-fn finished(folder: &Path) -> Option<BuiltEnvironment> {
+fn finished(folder: &Path, note: Option<String>) -> Option<BuiltEnvironment> {
     let marker: Marker = serde_json::from_slice(&fs::read(folder.join(MARKER)).ok()?).ok()?;
     let whole = folder.join("bin/python").is_file();
-    whole.then(|| BuiltEnvironment { folder: folder.to_owned(), python_version: marker.python })
+    whole.then(|| BuiltEnvironment { folder: folder.to_owned(), python_version: marker.python, note })
 }
 
 /// Waits for other builders, however long they take.

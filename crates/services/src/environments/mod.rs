@@ -1,9 +1,10 @@
-//! The software that workloads run in: one environment that Lyceum builds itself on first
-//! start, and any number that the site brings. Start with [`Environments`]; `build` makes
-//! the default one, `base` finds its Python, `failure` puts what went wrong into words,
-//! `files` lays out what travels in the binary. What an app starts in an environment is
-//! `apps`' business.
+//! The software that workloads run in: environments that Lyceum builds itself, the default one
+//! among them, and any number that the site brings. Start with [`Environments`]; `build` makes
+//! one, `base` finds its Python, `accelerator` chooses its JAX, `failure` puts what went wrong
+//! into words, `files` lays out what travels in the binary. What an app starts in an
+//! environment is `apps`' business.
 
+mod accelerator;
 mod base;
 mod build;
 mod config;
@@ -27,8 +28,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
-pub use base::{Base, BaseRequirements, closed_to_others, find as find_python, on_search_path};
-pub use config::{BasePython, Build, Config, Site};
+pub use accelerator::{Accelerator, CudaVersion, JaxBuild};
+pub use base::{Base, BaseRequirements, Framework, closed_to_others, find as find_python, on_search_path};
+pub use config::{BasePython, Build, Config, Contents, Site};
 pub use failure::{Cause, Failure, System};
 pub use files::{Installed, install, open_folder};
 pub use index::{Index, reach as reach_index};
@@ -53,6 +55,10 @@ pub struct Environment {
     pub title: String,
     /// `3.11.2`, once it is known.
     pub python_version: Option<String>,
+    /// The deep-learning frameworks that it holds, once they are known.
+    pub frameworks: Vec<Framework>,
+    /// What an administrator should know of it, such as a driver that is too old.
+    pub note: Option<String>,
     #[serde(flatten)]
     pub state: State,
 }
@@ -96,20 +102,51 @@ pub struct EnvironmentPaths {
     pub everybody: bool,
     /// The variables that tools may see: `PATH`, proxies, certificates, `PIP_*`, `UV_*`.
     pub variables: Vec<(String, String)>,
+    /// What the NVIDIA driver of this machine supports.
+    pub cuda: Option<CudaVersion>,
 }
 
-/// What the default environment consists of.
+/// What an environment that Lyceum builds consists of.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub name: String,
     pub title: String,
-    /// The text of a `requirements.txt`.
-    pub requirements: Cow<'static, str>,
+    pub requirements: Requirements,
+    /// Whether JAX's CUDA build is added where the driver, or the setting, asks for it.
+    pub is_accelerated: bool,
     /// Modules that must import, and commands of its `bin` that must end well.
     pub imports: Vec<String>,
     pub commands: Vec<Vec<String>>,
     /// Free space without which a build is not begun (bytes).
     pub disk_bytes: u64,
+}
+
+/// The text of a `requirements.txt`, or where it is read before each build.
+#[derive(Clone, Debug)]
+pub enum Requirements {
+    Text(Cow<'static, str>),
+    File(PathBuf),
+}
+
+impl From<String> for Requirements {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<PathBuf> for Requirements {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
+    }
+}
+
+impl Recipe {
+    /// Returns what an entry of the configuration's list asks for.
+    fn listed(name: &str, title: &str, requirements: Requirements) -> Self {
+        let (name, title) = (name.to_owned(), title.to_owned());
+        let (imports, commands) = (vec!["ipykernel".to_owned()], Vec::new());
+        Self { name, title, requirements, is_accelerated: false, imports, commands, disk_bytes: 2 << 30 }
+    }
 }
 
 impl Default for Recipe {
@@ -118,7 +155,8 @@ impl Default for Recipe {
         Self {
             name: DEFAULT.to_owned(),
             title: "Keras on JAX, scikit-learn, TensorBoard".to_owned(),
-            requirements: Cow::Borrowed(include_str!("../../../../notebooks/requirements.txt")),
+            requirements: Requirements::Text(Cow::Borrowed(include_str!("../../../../notebooks/requirements.txt"))),
+            is_accelerated: true,
             imports: words(
                 "numpy pandas matplotlib.pyplot sklearn jax keras onnxruntime safetensors tensorboard ipykernel \
                  jupyterlab",
@@ -137,7 +175,7 @@ struct Inner {
     modules: Modules,
     config: Config,
     place: EnvironmentPaths,
-    recipe: Recipe,
+    recipes: Vec<Recipe>,
     clock: Clock,
     known: watch::Sender<Vec<Environment>>,
     again: Notify,
@@ -149,15 +187,20 @@ impl Environments {
         let looking = State::Building { percent: 0, step: "checking".to_owned(), since: clock.now() };
         let environment = |name: &str, title: &str| Environment {
             name: name.to_owned(),
-            title: if title.is_empty() { name.to_owned() } else { title.to_owned() },
+            title: title.to_owned(),
             python_version: None,
+            frameworks: Vec::new(),
+            note: None,
             state: looking.clone(),
         };
-        let managed = config.has_managed_default().then(|| environment(DEFAULT, &recipe.title));
-        let sites = config.list.iter().map(|site| environment(&site.name, &site.title));
-        let known = watch::Sender::new(managed.into_iter().chain(sites).collect());
+        let recipes = config.recipes(recipe);
+        let default = recipes.first().filter(|first| first.name == DEFAULT);
+        let default = default.filter(|_| config.list.iter().all(|site| site.name != DEFAULT));
+        let default = default.map(|recipe| environment(DEFAULT, &recipe.title));
+        let listed = config.list.iter().map(|site| environment(&site.name, site.title()));
+        let known = watch::Sender::new(default.into_iter().chain(listed).collect());
         let modules = Modules::new(&config.modules);
-        Self(Arc::new(Inner { modules, config, place, recipe, clock, known, again: Notify::new() }))
+        Self(Arc::new(Inner { modules, config, place, recipes, clock, known, again: Notify::new() }))
     }
 
     /// The default environment first, then the site's in their order.
@@ -174,10 +217,20 @@ impl Environments {
         &self.0.modules
     }
 
-    /// What workloads in this environment find in their own environment: the one that Lyceum
-    /// builds holds one backend of Keras, and not the one that Keras would look for.
-    pub fn variables(&self, name: &str) -> Vec<(&'static str, &'static str)> {
-        if name == DEFAULT && self.0.config.has_managed_default() { vec![("KERAS_BACKEND", "jax")] } else { Vec::new() }
+    /// Returns what workloads in this environment find in their variables. The default one holds one backend of
+    /// Keras, and not the one that Keras would look for. JAX with CUDA reports an error where there is no GPU.
+    pub fn variables(&self, name: &str, gpus: i64) -> Vec<(&'static str, &'static str)> {
+        if !self.recipe(name).is_some_and(|recipe| recipe.is_accelerated) {
+            return Vec::new();
+        }
+        let cuda = self.find(name).is_some_and(|found| found.frameworks.iter().any(|one| one.uses_gpus));
+        let cpu = (cuda && gpus == 0).then_some(("JAX_PLATFORMS", "cpu"));
+        [Some(("KERAS_BACKEND", "jax")), cpu].into_iter().flatten().collect()
+    }
+
+    /// Returns how an environment is built; `None` for those that the site looks after.
+    fn recipe(&self, name: &str) -> Option<&Recipe> {
+        self.0.recipes.iter().find(|recipe| recipe.name == name)
     }
 
     /// The name of what a person installs over a ready environment: it stays the same when
@@ -186,9 +239,9 @@ impl Environments {
     pub fn overlay_name(&self, name: &str) -> Option<String> {
         let environment = self.find(name)?;
         let State::Ready { python, .. } = environment.state else { return None };
-        let managed = name == DEFAULT && self.0.config.has_managed_default();
         // Not the folder that was built: its name changes with the packages.
-        let place = if managed { self.0.place.environments().join(DEFAULT) } else { python };
+        let built = self.recipe(name).map(|recipe| self.0.place.environments().join(&recipe.name));
+        let place = built.unwrap_or(python);
         let version = environment.python_version?;
         let series: Vec<&str> = version.split('.').take(2).collect();
         // One home may be mounted on machines of several kinds.
@@ -218,16 +271,15 @@ impl Environments {
         let mut wait = MIN_RETRY_DELAY;
         loop {
             let round = loops.begin("environments", None);
-            let ((), outcome) = tokio::join!(self.look_at_sites(), self.attempt());
-            round.end(
-                &outcome
-                    .as_ref()
-                    .map_err(|_failure| "an environment could not be built; its entry above has the cause"),
-            );
-            let retry_in = outcome.err().filter(|failure| failure.cause == Cause::Network).map(|_| wait);
-            if let Some(seconds) = retry_in {
-                let at = self.0.clock.now().plus_seconds(seconds);
-                self.change(DEFAULT, |environment| {
+            let ((), failures) = tokio::join!(self.look_at_sites(), self.attempt_all());
+            let failed = if failures.is_empty() { Ok(()) } else { Err(()) };
+            round.end(&failed.map_err(|()| "an environment could not be built; its entry above has the cause"));
+            let unreachable = failures.into_iter().filter(|(_, failure)| failure.cause == Cause::Network);
+            let unreachable: Vec<String> = unreachable.map(|(name, _)| name).collect();
+            let retry_in = (!unreachable.is_empty()).then_some(wait);
+            let at = self.0.clock.now().plus_seconds(wait);
+            for name in &unreachable {
+                self.change(name, |environment| {
                     if let State::Failed { retry_at, .. } = &mut environment.state {
                         *retry_at = Some(at);
                     }
@@ -245,50 +297,65 @@ impl Environments {
     /// is not to be built; says how it stands then. Safe to call twice at once and from two
     /// processes: the second waits for the first.
     pub async fn ensure_default(&self) -> State {
-        _ = self.attempt().await;
+        if let Some(recipe) = self.recipe(DEFAULT) {
+            _ = self.attempt(recipe).await;
+        }
         self.find(DEFAULT).map_or(State::Missing, |environment| environment.state)
     }
 
     /// Asks each of the site's environments for its version.
     pub async fn look_at_sites(&self) {
-        for site in &self.0.config.list {
-            let found = base::facts(&site.python).await;
+        for (site, python) in self.0.config.sites() {
+            let found = base::facts(python).await;
             self.change(&site.name, |environment| {
                 environment.state = match &found {
-                    Ok(facts) => ready(site.python.clone(), facts.clone()),
+                    Ok(facts) => ready(python.clone(), facts.clone()),
                     Err(why) => State::Failed {
-                        what: format!("{} does not run: {why}", site.python.display()),
-                        command: format!("ls -l {}", site.python.display()),
+                        what: format!("{} does not run: {why}", python.display()),
+                        command: format!("ls -l {}", python.display()),
                         log: None,
                         retry_at: None,
                     },
                 };
+                environment.frameworks = found.as_ref().map_or_else(|_| Vec::new(), |facts| facts.frameworks.clone());
                 environment.python_version = found.ok().map(|facts| facts.version);
             });
         }
     }
 
-    /// One try to have the default environment ready.
-    async fn attempt(&self) -> Result<(), Failure> {
-        if !self.0.config.has_managed_default() {
-            return Ok(());
+    /// Builds what is missing, one environment after the other, and goes on past those that fail.
+    pub async fn attempt_all(&self) -> Vec<(String, Failure)> {
+        let mut failures = Vec::new();
+        for recipe in &self.0.recipes {
+            if let Err(failure) = self.attempt(recipe).await {
+                failures.push((recipe.name.clone(), failure));
+            }
         }
+        failures
+    }
+
+    /// One try to have an environment ready.
+    async fn attempt(&self, recipe: &Recipe) -> Result<(), Failure> {
         let since = self.0.clock.now();
         let report = |percent: u8, step: String| {
-            self.change(DEFAULT, |environment| {
+            self.change(&recipe.name, |environment| {
                 environment.state = State::Building { percent: percent.min(99), step, since };
             });
         };
-        let job = build::Job { config: &self.0.config, place: &self.0.place, recipe: &self.0.recipe };
+        let job = build::Job { config: &self.0.config, place: &self.0.place, recipe };
         let outcome = build::ensure(job, self.0.config.build == Build::Auto, &report).await;
         let outcome = match outcome {
-            Ok(Some(built)) => look_into(built).await.map(Some),
+            Ok(Some(built)) => {
+                self.change(&recipe.name, |environment| environment.note.clone_from(&built.note));
+                look_into(built).await.map(Some)
+            }
             Ok(None) => Ok(None),
             Err(failure) => Err(failure),
         };
         let log = job.log();
-        self.change(DEFAULT, |environment| match &outcome {
+        self.change(&recipe.name, |environment| match &outcome {
             Ok(Some((python, facts))) => {
+                environment.frameworks.clone_from(&facts.frameworks);
                 environment.state = ready(python.clone(), facts.clone());
                 environment.python_version = Some(facts.version.clone());
             }
@@ -360,6 +427,14 @@ impl EnvironmentPaths {
         let wishes = wishes.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         wishes.chain(given).chain(places.map(|(name, path)| (name.into(), path.into()))).collect()
     }
+}
+
+/// Returns the frameworks of an environment, as a list for people, if none of them can compute on GPUs.
+pub fn cpu_only(frameworks: &[Framework]) -> Option<String> {
+    let names: Vec<&str> = frameworks.iter().map(|one| one.name.as_str()).collect();
+    let (last, others) = names.split_last()?;
+    let all = if others.is_empty() { (*last).to_owned() } else { format!("{} and {last}", others.join(", ")) };
+    frameworks.iter().all(|one| !one.uses_gpus).then_some(all)
 }
 
 /// Whether Jupyter will find an R kernel on this machine.

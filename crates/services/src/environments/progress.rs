@@ -182,8 +182,10 @@ mod tests {
 
     #[tokio::test]
     async fn shows() {
-        let state =
-            |state| vec![Environment { name: DEFAULT.into(), title: String::new(), python_version: None, state }];
+        let state = |state| {
+            let (name, title, frameworks) = (DEFAULT.to_owned(), String::new(), Vec::new());
+            vec![Environment { name, title, python_version: None, frameworks, note: None, state }]
+        };
         let building = |percent, step: &str| {
             state(State::Building { percent, step: step.to_owned(), since: Timestamp::default() })
         };

@@ -81,7 +81,10 @@ pub fn open(library: Option<&Path>) -> Result<OpenOutcome, Error> {
 }
 
 fn list(nvml: &Nvml) -> Result<GpuInventory, NvmlError> {
-    let mut all = GpuInventory { driver: true, ..GpuInventory::default() };
+    // 13000 is 13.0, 12040 is 12.4.
+    let cuda = nvml.sys_cuda_driver_version().ok().and_then(|number| u32::try_from(number).ok());
+    let cuda = cuda.map(|number| (number / 1000, number % 1000 / 10));
+    let mut all = GpuInventory { driver: true, cuda, ..GpuInventory::default() };
     let mut devices = Vec::new();
     for index in 0..nvml.device_count()? {
         let device = nvml.device_by_index(index)?;

@@ -49,7 +49,8 @@ impl Sessions {
             _ => self.python(session, app, &person),
         };
         let name = session.spec.environment.as_deref().or(python.as_ref().map(|_| DEFAULT));
-        let variables = name.map(|name| self.environments.variables(name)).unwrap_or_default();
+        let variables =
+            name.map(|name| self.environments.variables(name, session.spec.resources.gpus)).unwrap_or_default();
         let mut extra: BTreeMap<String, String> =
             variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         if let Some(init) = self.environments.modules().init().filter(|_| task.is_some() && container.is_none()) {

@@ -9,7 +9,7 @@ use lyceum_wire::protocol::{Container, ImageKernel};
 
 use super::{Actor, Error, Result, Sessions, StartRequest, launch::is_path};
 use crate::{
-    environments::{DEFAULT, State as EnvironmentState},
+    environments::{DEFAULT, State as EnvironmentState, cpu_only},
     images::{Entry, Lab, Readiness, State, driver_objection, lab},
 };
 
@@ -105,6 +105,23 @@ impl Sessions {
             return Ok((None, vec![ImageKernel { title, container }]));
         }
         Ok((Some(container), Vec::new()))
+    }
+
+    /// Returns a sentence about a session that holds GPUs which no framework of its environment can use; `None` where
+    /// that is not known, as for a command that may bring its own Python.
+    pub fn unusable_gpus(&self, session: &Session) -> Option<String> {
+        let (app, count) = (self.apps.find(&session.app)?, session.spec.resources.gpus);
+        if count == 0 || !session.state.is_live() || session.spec.image.is_some() {
+            return None;
+        }
+        let default = (app.kind == AppKind::Jupyter).then_some(DEFAULT);
+        let name = session.spec.environment.as_deref().or(default)?;
+        let frameworks = cpu_only(&self.environments.find(name)?.frameworks)?;
+        let gpus = if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
+        Some(format!(
+            "{gpus} allocated, but {frameworks} in the environment ‘{name}’ can use CPUs only. Choose another \
+             environment, or start without GPUs."
+        ))
     }
 
     /// Returns whether a session needs the default environment beside its image: JupyterLab is on the host then.
