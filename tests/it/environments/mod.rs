@@ -40,6 +40,20 @@ fn from_this_machines_index_with_uv() {
     let code = "import six, importlib.util as u, os; print(os.path.exists(u.cache_from_source(six.__file__)))";
     assert_eq!(world::output_as(65_533, &python, &["-I", "-c", code]), "True\n");
 
+    // The uv that was fetched finds the index too, and says why where it does not.
+    let mut fetched = fs::read_dir(world.path("cache")).unwrap().map(|entry| entry.unwrap().path().join("bin"));
+    let uv = fetched.find(|bin| bin.join("uv").exists()).expect("it was fetched");
+    let ask = |more: Vec<(String, String)>| {
+        let variables = [vec![("PATH".to_owned(), uv.display().to_string())], more].concat();
+        let (shared, cache) = (world.path("shared"), world.path("cache"));
+        let place = EnvironmentPaths { shared, cache, everybody: true, variables, cuda: None };
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(environments::reach_index(&Config::default(), &place)).unwrap()
+    };
+    assert_eq!(ask(world::network_variables()), environments::Index::Answers("uv"));
+    let nowhere = ask(vec![("UV_DEFAULT_INDEX".to_owned(), "http://127.0.0.1:1/simple".to_owned())]);
+    assert!(matches!(&nowhere, environments::Index::Silent(why) if why.contains("127.0.0.1:1")), "{nowhere:?}");
+
     let begun = Instant::now();
     let again = world.build(&order).states();
     assert_eq!(ready(&again), python);

@@ -4,8 +4,11 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    process::Stdio,
     time::Duration,
 };
+
+use tokio::io::AsyncWriteExt;
 
 use super::{Config, EnvironmentPaths, base, failure::redact};
 
@@ -36,31 +39,63 @@ pub async fn reach(config: &Config, place: &EnvironmentPaths) -> io::Result<Inde
     }
     let search = place.variable("PATH").unwrap_or_default();
     let (name, program, arguments): (_, _, &[&str]) = if let Some(uv) = base::on_search_path(search, "uv") {
-        ("uv", uv, &["pip", "install", "--dry-run", "--no-cache", "--target", "/nonexistent", "--no-progress"])
+        // It resolves what stands on standard input, and installs nothing.
+        ("uv", uv, &["pip", "compile", "--no-cache", "--no-progress", "--no-header", "-"])
     } else {
         let Some(python) = python_with_pip(place) else { return Ok(Index::NoTool) };
-        let pip =
-            &["-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--no-input", "--retries=0"];
+        let pip = &[
+            "-m",
+            "pip",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--no-deps",
+            "--no-input",
+            "--retries=0",
+            PROBE,
+        ];
         ("pip", python, pip)
     };
     // Asking must leave nothing in the builder's cache, least of all files of root.
-    let child = base::asked(&program)
+    let mut child = base::asked(&program)
         .args(arguments)
-        .arg(PROBE)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .envs(place.tool_environment(Path::new("/tmp")))
         .env("HOME", "/nonexistent")
+        .env("UV_HTTP_RETRIES", "0")
         // Debian's pip would rather speak of the system's packages (PEP 668), where none are touched.
         .env("PIP_BREAK_SYSTEM_PACKAGES", "1")
-        .output();
-    Ok(match tokio::time::timeout(TIMEOUT, child).await {
+        .spawn()?;
+    if let Some(mut input) = child.stdin.take() {
+        // pip reads nothing, and may have ended.
+        _ = input.write_all(PROBE.as_bytes()).await;
+    }
+    Ok(match tokio::time::timeout(TIMEOUT, child.wait_with_output()).await {
         Err(_) => Index::Silent(format!("no response within {} seconds", TIMEOUT.as_secs())),
         Ok(output) => {
             let output = output?;
             let words = String::from_utf8_lossy(&output.stderr);
-            let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
-            if output.status.success() { Index::Answers(name) } else { Index::Silent(redact(last.trim())) }
+            if output.status.success() { Index::Answers(name) } else { Index::Silent(redact(&reason(&words))) }
         }
     })
+}
+
+/// Returns what a tool says of its failure: uv an error and its causes, above hints; pip a last line.
+fn reason(words: &str) -> String {
+    let mut lines = words.lines().map(str::trim).filter(|line| !line.is_empty());
+    let Some(error) = lines.clone().find_map(|line| line.strip_prefix("error: ")) else {
+        return lines.next_back().unwrap_or("no message").to_owned();
+    };
+    // The first cause names the address, the last one what happened there.
+    let causes: Vec<&str> = lines.filter_map(|line| line.strip_prefix("cause: ")).collect();
+    let told = match causes.as_slice() {
+        [] => vec![error],
+        [only] => vec![error, only],
+        [first, .., last] => vec![error, first, last],
+    };
+    told.join(": ")
 }
 
 /// A Python beside which pip lies: of the environment, or of the system.
