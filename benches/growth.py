@@ -22,7 +22,7 @@ from stand import until
 SLOW, LARGE, FASTER = 50, 100, 15
 ROUTES = pathlib.Path(__file__).resolve().parent.parent / "src/web/mod.rs"
 # Streams that never end, what is about files, and the page that signs in.
-NOT_ASKED = ("/events", "/log", "/download", "/content", "/login", "/static/", "/favicon.ico", "/files/item")
+NOT_ASKED = ("/events", "/log", "/download", "/content", "/dataset-example", "/login", "/static/", "/favicon.ico", "/files/item")
 # What a page or list asks for besides its path.
 QUERIES = {"/runs/compare": "?id={run}", "/search": "?find=77", "/api/v1/runs/metrics": "?run={run}&tag=loss"}
 PEOPLE = 100
@@ -147,11 +147,16 @@ def seed(portal, database, size):
     other = numbered(1, f"(1 + (i - 1) % {size})")
     owner = f"CASE WHEN i % 2 = 0 THEN '{mine}' ELSE {other} END"
     attempt = f"(SELECT session_id FROM jobs WHERE id = '{job}')"
-    history.copy("sessions", f"id = '{session}'", size, id=numbered(2), owner=other)
-    history.copy("sessions", f"id = {attempt}", size, id=numbered(3), owner=owner, job_id=numbered(4))
-    history.copy("jobs", f"id = '{job}'", size, id=numbered(4), owner=owner, session_id=numbered(3))
+    # A year of history: all that is there at once would be read as what ended just now.
+    ago = f"i * {365 * 86_400_000 // size}"
+    moments = ("created_at", "admitted_at", "started_at", "ready_at", "expires_at", "stopping_at", "ended_at", "last_activity_at")
+    moments = {moment: f"model.{moment} - {ago}" for moment in moments}
+    history.copy("sessions", f"id = '{session}'", size, id=numbered(2), owner=other, **moments)
+    history.copy("sessions", f"id = {attempt}", size, id=numbered(3), owner=owner, job_id=numbered(4), **moments)
+    history.copy("jobs", f"id = '{job}'", size, id=numbered(4), owner=owner, session_id=numbered(3),
+                 created_at=f"model.created_at - {ago}")
     history.copy("session_events", f"session_id = '{session}'", size, session_id=numbered(2))
-    end = f"{now} - i * {365 * 86_400_000 // size}"
+    end = f"{now} - {ago}"
     history.copy("intervals", f"session_id = '{session}'", size, session_id=numbered(2), owner=other,
                  number="1000000 + i", started_at=f"{end} - 3600000", ended_at=end)
     first = int(history.value("SELECT MAX(number) FROM audit"))
