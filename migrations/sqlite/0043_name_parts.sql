@@ -1,12 +1,13 @@
 -- A part of a name is found by the three letters that follow one another in it, as PostgreSQL's pg_trgm does it. What is
--- indexed has numbers of its own: a copy by VACUUM may number the rows of other tables anew.
+-- indexed has numbers of its own: a copy by VACUUM may number the rows of other tables anew. The names stand in the index
+-- once more, so that tools with an SQLite from 3.34 on can change the tables.
 CREATE TABLE name_numbers (
     number INTEGER PRIMARY KEY,
     kind   TEXT NOT NULL,
     id     TEXT NOT NULL,
     UNIQUE (kind, id)
 );
-CREATE VIRTUAL TABLE name_parts USING fts5 (user, job, content = '', contentless_delete = 1, tokenize = 'trigram');
+CREATE VIRTUAL TABLE name_parts USING fts5 (user, job, tokenize = 'trigram');
 
 INSERT INTO name_numbers (kind, id) SELECT 'user', id FROM users;
 INSERT INTO name_numbers (kind, id) SELECT 'job', id FROM jobs ORDER BY id;
