@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lyceum::helper::identity::Identity;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -66,7 +65,6 @@ async fn odd_answers_about_nodes_and_accounts_stop_nobody() {
     let more = [("LYCEUM_SCHEDULER__SLURM__BIN", folder.path().to_str().unwrap())];
     let Some((house, person, cluster)) = whole::on_with(cluster, &more).await else { return };
     let admin = house.admin();
-    let uid = Identity::facts(&house.unix_account("m")).unwrap().uid;
     let nodes = person.get(&house, "/nodes").await["items"].as_array().unwrap().len();
     assert_eq!(nodes, 4);
     // The configuration is asked for by the same command, and is no less odd.
@@ -75,13 +73,13 @@ async fn odd_answers_about_nodes_and_accounts_stop_nobody() {
         for tool in ["sinfo", "scontrol", "sacct"] {
             Cluster::replace(&folder, tool, &format!("#!/bin/sh\n{script}\n"));
         }
-        // Somebody ends their session's job in a shell: who did is asked of the accounts.
+        // An administrator ends the session's job in a shell: who did is asked of the accounts.
         let small = json!({ "cpus": 1, "memory_bytes": 256 << 20 });
         let asked = json!({ "app": "web", "resources": small });
         let id = person.start(&house, asked.clone()).await;
         person.state(&house, id, "running").await;
         let jobs = cluster.ask("squeue", &["--noheader", "--format=%i"]);
-        cluster.as_user(uid, "scancel", &[jobs.trim()]);
+        cluster.tell("scancel", &[jobs.trim()]);
         person.ended(&house, id, "stopped_by_admin").await;
         for command in ["`sinfo`", "`scontrol show reservation`", "`scontrol show config`", "`sacct`"] {
             eventually(&format!("the health report says of {command}: {part}"), async || {
