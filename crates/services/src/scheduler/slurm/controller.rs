@@ -250,9 +250,11 @@ impl Controller {
             return seeing(view);
         }
         let this = Arc::clone(self);
-        let listed = tokio::spawn(async move { this.list_nodes(age).await });
-        let listed = listed.await.map_err(|err| Error::Unavailable(format!("a task failed: {err}")))?;
-        listed.map_err(|why| Error::Unavailable(format!("Slurm does not list its nodes: {why}"))).and_then(seeing)
+        // Jobs go with the nodes that they run on: the queue is looked at when the nodes are known.
+        let looked = tokio::spawn(async move { (this.list_nodes(age).await, this.look().await) });
+        let (listed, queue) = looked.await.map_err(|err| Error::Unavailable(format!("a task failed: {err}")))?;
+        listed.map_err(|why| Error::Unavailable(format!("Slurm does not list its nodes: {why}")))?;
+        queue.and_then(seeing)
     }
 
     /// Lists nodes and reservations, and asks what the site hides, unless that was done lately.
