@@ -40,22 +40,33 @@ pub async fn slurm(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// Whether jobs and nodes can be read as the portal reads them: another version may write other columns.
-async fn answers(settings: &Settings, so_far: &[Finding]) -> Option<Finding> {
+/// Whether the answers can be read as the portal reads them: another version may write other columns.
+async fn answers(settings: &Settings, so_far: &[Finding]) -> Vec<Finding> {
     // What does not answer at all is named already.
     if so_far.iter().any(|finding| finding.level == Level::Fault) {
-        return None;
+        return Vec::new();
     }
     let name = "Slurm output";
-    Some(match try_out(settings).await {
-        Ok((jobs, nodes)) => {
-            Finding::new(name, Level::Ok, format!("{jobs} rows of squeue and {nodes} rows of sinfo were read"))
-        }
-        Err(why) => {
-            let what = format!("{why}; until this is fixed, nothing is started or ended");
-            Finding::new(name, Level::Fault, what).fix("squeue --version; sinfo --version; scontrol ping")
-        }
-    })
+    let tried = try_out(settings).await;
+    let read: Vec<String> =
+        tried.iter().filter_map(|(command, rows)| Some(format!("{} rows of {command}", rows.as_ref().ok()?))).collect();
+    let faults = tried.iter().filter_map(|(command, rows)| Some((*command, rows.as_ref().err()?)));
+    let mut findings: Vec<Finding> = faults
+        .map(|(command, why)| match command {
+            "squeue" => {
+                let what = format!("{command}: {why}; until this is fixed, nothing is started or ended");
+                Finding::new(name, Level::Fault, what).fix("squeue --version; scontrol ping")
+            }
+            _ => {
+                let what = format!("{command}: {why}; until this is fixed, what it reported before is used");
+                Finding::new(name, Level::Warning, what).fix("run it as the portal's account; scontrol ping")
+            }
+        })
+        .collect();
+    if findings.is_empty() {
+        findings.push(Finding::new(name, Level::Ok, format!("{} were read", read.join(", "))));
+    }
+    findings
 }
 
 /// What the account is in Slurm's accounting: `Operator`, `Administrator`, `None`, or empty where nobody says.

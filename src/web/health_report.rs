@@ -134,6 +134,9 @@ async fn gather(portal: &Portal) -> Report {
     let mut findings = vec![if is_locked { health::locked() } else { health::database(database.as_ref()) }];
     findings.extend(database.as_ref().and_then(|facts| health::backup(facts, now)));
     findings.push(scheduler(portal, now));
+    let scheduler = &portal.sessions.scheduler;
+    let faults = scheduler.faults().into_iter();
+    findings.extend(faults.map(|(command, why)| health::unreadable(scheduler.cluster(), command, &why)));
     findings.extend(directory.as_ref().map(|ldap| health::directory(ldap.servers(), &ldap.contact(), now)));
     findings.extend(directory.as_ref().and_then(|ldap| health::unjudged(&ldap.unjudged())));
     findings.extend(mirror.as_ref().map(|mirror| mirror.finding()));

@@ -8,7 +8,7 @@ use super::{
     Db, Json, Result,
     audit::{ChangedBy, append_audit},
     reading,
-    search::{fold, id_is, pattern},
+    search::{Named, by_parts, fold, id_is, pattern},
     sessions::{array_of, select, session},
     transaction,
     types::{parse, readable},
@@ -190,9 +190,9 @@ impl Origin {
 }
 
 /// Builds the statement that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many, `$5` a tag, `$6` a name as a
-/// pattern, `$7` the reader, `$8` a group: its id where `is_one_group`, and otherwise a name that several have. A
-/// condition is there only when it is asked for.
-pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool) -> String {
+/// pattern, `$7` the reader, `$8` a group: its id where `is_one_group`, and otherwise a name that several have, `$9` the
+/// expression of the few names where `is_few`. A condition is there only when it is asked for.
+pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool, is_few: bool) -> String {
     let origin = Origin::of(filter, is_one_group);
     let key = origin.id();
     let owner = if filter.owner.is_some() { origin.is_of("$1") } else { "$1 = ''".to_owned() };
@@ -209,8 +209,9 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool) -> Strin
     };
     let starred = if filter.starred { "AND j.starred" } else { "" };
     let find = if filter.find.is_empty() { "$6 = ''" } else { "j.folded_name LIKE $6 ESCAPE '!'" };
+    let parts = by_parts("j.id", Named::Job, "$9", is_few);
     let id = id_is("j.id", filter.id);
-    let asked = format!("{owner} AND {state} AND {tag} AND {group} {starred} {id} AND {find} AND {key} < $3");
+    let asked = format!("{owner} AND {state} AND {tag} AND {group} {starred} {id} AND {find} {parts} AND {key} < $3");
     let newest = format!("ORDER BY {key} DESC LIMIT $4");
     let (select, from) = (columns(db), origin.from());
     match filter.reader {
@@ -261,14 +262,15 @@ impl Db {
             1 => groups.remove(0),
             _ => name,
         };
-        let sql = list(self, &filter, groups.is_empty());
+        let few = self.few_with_part(Named::Job, filter.find).await?;
+        let sql = list(self, &filter, groups.is_empty(), !few.is_empty());
         let owner = filter.owner.map(|owner| owner.to_string()).unwrap_or_default();
         // "g" sorts after every hexadecimal digit, so after every id.
         let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(&owner).bind(filter.state.map_or("", SessionState::as_str)).bind(&before).bind(filter.limit)
             .bind(filter.tag.map(stored_tag).unwrap_or_default()).bind(pattern(filter.find))
-            .bind(filter.reader.map(|reader| reader.to_string()).unwrap_or_default()).bind(&group)
+            .bind(filter.reader.map(|reader| reader.to_string()).unwrap_or_default()).bind(&group).bind(&few)
             .fetch_all(pool).await)?;
         Ok(readable(rows.into_iter().map(job)))
     }

@@ -11,7 +11,7 @@ use super::{
     audit::{ChangedBy, append_audit},
     idempotency::{self, IdempotentRequest},
     reading,
-    search::{fold, pattern},
+    search::{Named, by_parts, fold, pattern},
     settings::RAISE_GENERATION,
     transaction,
     types::parse,
@@ -106,14 +106,15 @@ const STANDING_ADMIN: &str = "(role = 'admin' OR directory_role = 'admin') AND N
 pub(super) const LIVE_OWNERS: &str = "SELECT owner FROM sessions WHERE state <> 'ended'";
 
 /// The text that lists: `$1` pattern, `$2` source, `$3` and `$4` the place after which it goes
-/// on, `$5` how many. A condition is there only when it is asked for, so that an index serves
-/// the order and nothing is sorted.
-pub(super) fn list(filter: &PeopleFilter) -> String {
+/// on, `$5` how many, `$6` the expression of the few names where `is_few`. A condition is there only when it is asked
+/// for, so that an index serves the order and nothing is sorted.
+pub(super) fn list(filter: &PeopleFilter, is_few: bool) -> String {
     let find = if filter.find.is_empty() {
         "$1 = ''"
     } else {
         "(name LIKE $1 ESCAPE '!' OR folded_display_name LIKE $1 ESCAPE '!')"
     };
+    let parts = by_parts("users.id", Named::User, "$6", is_few);
     let source = if filter.source.is_some() { "source = $2" } else { "$2 = ''" };
     // The first words are those of the index `users_raised`, in which there are few.
     let role = match filter.role {
@@ -150,7 +151,7 @@ pub(super) fn list(filter: &PeopleFilter) -> String {
         Sort::SeenDown => format!("{seen} DESC, id DESC"),
     };
     format!(
-        "SELECT {COLUMNS} FROM users WHERE {find} AND {source} {role} {state} AND {after} ORDER BY {order} LIMIT $5"
+        "SELECT {COLUMNS} FROM users WHERE {find} {parts} AND {source} {role} {state} AND {after} ORDER BY {order} LIMIT $5"
     )
 }
 
@@ -162,7 +163,8 @@ pub(super) fn places(count: usize) -> String {
 impl Db {
     /// One page of people, with their groups and how many sessions they have.
     pub async fn list_people(&self, filter: &PeopleFilter) -> Result<Vec<ListedUser>> {
-        let (sql, find) = (list(filter), pattern(&filter.find));
+        let few = self.few_with_part(Named::User, &filter.find).await?;
+        let (sql, find) = (list(filter, !few.is_empty()), pattern(&filter.find));
         let source = filter.source.clone().unwrap_or_default();
         let (text, number) = match &filter.after {
             None => (String::new(), 0),
@@ -170,7 +172,7 @@ impl Db {
             Some(PeoplePosition::Seen(at, id)) => (id.to_string(), *at),
         };
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
-            .bind(&find).bind(&source).bind(&text).bind(number).bind(filter.limit)
+            .bind(&find).bind(&source).bind(&text).bind(number).bind(filter.limit).bind(&few)
             .fetch_all(pool).await)?;
         let users = rows.into_iter().map(|row| Ok(row.account()?.user)).collect::<Result<Vec<_>>>()?;
         let ids: Vec<UserId> = users.iter().map(|user| user.id).collect();

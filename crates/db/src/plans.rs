@@ -143,7 +143,7 @@ async fn no_query_reads_the_whole_history() {
 async fn no_round_reads_what_grows() {
     let directory = tempfile::tempdir().unwrap();
     let db = Db::open(&Config::default(), directory.path()).await.unwrap();
-    let jobs = |filter: JobFilter<'_>| jobs::list(&db, &JobFilter { limit: 50, ..filter }, true);
+    let jobs = |filter: JobFilter<'_>| jobs::list(&db, &JobFilter { limit: 50, ..filter }, true, false);
     let (me, running) = (Some(UserId::new()), Some(SessionState::Running));
     let statements = [
         outlook::LIMITS.to_owned(),
@@ -201,30 +201,30 @@ async fn a_filtered_list_is_read_by_its_index() {
         (runs::list(&run, None), &["runs_owner (owner=? AND id<?)", "runs_shared (id<?)"][..]),
         (runs::list(&runs::Filter { owner: Some("x"), ..run }, None), &["runs_owner (owner=? AND id<?)"]),
         (runs::list(&runs::Filter { reader: None, ..run }, None), &["sqlite_autoindex_runs_1 (id<?)"]),
-        (jobs::list(&db, &job, true), &["jobs_owner (owner=? AND id<?)", "jobs_shared (id<?)"]),
+        (jobs::list(&db, &job, true, false), &["jobs_owner (owner=? AND id<?)", "jobs_shared (id<?)"]),
         (
-            jobs::list(&db, &JobFilter { find: "x", owner: reader, reader: None, ..job }, true),
+            jobs::list(&db, &JobFilter { find: "x", owner: reader, reader: None, ..job }, true, false),
             &["jobs_owner (owner=? AND id<?)"],
         ),
         (
-            jobs::list(&db, &JobFilter { tag: Some("x"), ..job }, true),
+            jobs::list(&db, &JobFilter { tag: Some("x"), ..job }, true, false),
             &["sqlite_autoindex_job_tags_1 (tag=? AND owner=? AND job_id<?)", "job_tags_tag (tag=? AND job_id<?)"],
         ),
         (
-            jobs::list(&db, &JobFilter { group: Some("x"), ..job }, true),
+            jobs::list(&db, &JobFilter { group: Some("x"), ..job }, true, false),
             &[
                 "sessions_charged_owner (charged_group=? AND owner=? AND job_id<?)",
                 "sessions_charged (charged_group=? AND job_id<?)",
             ],
         ),
-        (jobs::list(&db, &JobFilter { group: Some("x"), ..job }, false), &["jobs_owner (owner=? AND id<?)"]),
-        (jobs::list(&db, &JobFilter { owner: reader, ..job }, true), &["jobs_owner (owner=?"]),
+        (jobs::list(&db, &JobFilter { group: Some("x"), ..job }, false, false), &["jobs_owner (owner=? AND id<?)"]),
+        (jobs::list(&db, &JobFilter { owner: reader, ..job }, true, false), &["jobs_owner (owner=?"]),
         (
-            jobs::list(&db, &JobFilter { tag: Some("x"), reader: None, ..job }, true),
+            jobs::list(&db, &JobFilter { tag: Some("x"), reader: None, ..job }, true, false),
             &["job_tags_tag (tag=? AND job_id<?)"],
         ),
         (
-            jobs::list(&db, &JobFilter { tag: Some("x"), owner: reader, reader: None, ..job }, true),
+            jobs::list(&db, &JobFilter { tag: Some("x"), owner: reader, reader: None, ..job }, true, false),
             &["sqlite_autoindex_job_tags_1 (tag=? AND owner=? AND job_id<?)"],
         ),
         (sessions::list(&db, &Filter { app: Some("x"), ..everybody }), &["sessions_app (app=? AND id<?)"]),
@@ -278,6 +278,31 @@ async fn of_use_the_news_alone_are_read() {
     assert!(number.contains("SEARCH intervals USING COVERING INDEX intervals_number"), "{number}");
 }
 
+/// Few names with a part are looked up by SQLite's index of parts, whatever else is asked for.
+#[tokio::test]
+async fn parts_of_names_are_looked_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+    let (reader, find) = (Some(UserId::new()), "resnet");
+    let job = JobFilter { find, limit: 50, ..JobFilter::default() };
+    let (role, state, source, after) = (None, None, None, None);
+    let person = PeopleFilter { find: find.to_owned(), role, state, source, sort: Sort::Name, after, limit: 51 };
+    let table = |sort| TableFilter { find: find.to_owned(), sort, limit: 51, ..TableFilter::default() };
+    for sql in [
+        jobs::list(&db, &job, true, true),
+        jobs::list(&db, &JobFilter { owner: reader, ..job }, true, true),
+        jobs::list(&db, &JobFilter { reader, ..job }, true, true),
+        people::list(&person, true),
+        quota_table::people(&db, &table(Order::Name), true),
+        quota_table::people(&db, &table(Order::Gpus), true),
+    ] {
+        let plan = plan(&db, &sql).await;
+        let scans =
+            plan.lines().any(|step| ["SCAN users", "SCAN j", "SCAN jobs"].iter().any(|scan| step.starts_with(scan)));
+        assert!(plan.contains("SCAN name_parts VIRTUAL TABLE") && !scans, "{sql}\n{plan}");
+    }
+}
+
 #[tokio::test]
 async fn a_page_of_quotas_reads_its_own_people_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -285,7 +310,7 @@ async fn a_page_of_quotas_reads_its_own_people_alone() {
 
     let page = |sort, only| {
         let after = Some(QuotaTablePosition { order: sort, number: 0, text: "x".to_owned() });
-        quota_table::people(&TableFilter { sort, only, after, limit: 51, ..TableFilter::default() })
+        quota_table::people(&db, &TableFilter { sort, only, after, limit: 51, ..TableFilter::default() }, false)
     };
     for (sql, index) in [
         (page(Order::Name, QuotaTableFilter::Everybody), "sqlite_autoindex_users_2 (name>?)"),
@@ -300,7 +325,9 @@ async fn a_page_of_quotas_reads_its_own_people_alone() {
         quota_table::held_by("$1, $2", 3),
         quota_table::closed_of("$1, $2", 3),
         quota_table::STRIP.to_owned(),
+        quota_table::RUNNING.to_owned(),
         page(Order::Gpus, QuotaTableFilter::Active),
+        page(Order::Hours, QuotaTableFilter::Everybody),
     ] {
         let plan = plan(&db, &sql).await;
         // Of sessions those that live are read, of intervals those of the people.
@@ -342,7 +369,7 @@ async fn a_page_of_people_is_read_in_its_order() {
         (PeopleFilter { state: Some(State::Disabled), ..all(Sort::NameDown, name()) }, "users_disabled (name<?)"),
         (PeopleFilter { state: Some(State::Absent), ..all(Sort::Name, name()) }, "users_absent (name>?)"),
     ] {
-        let sql = people::list(&filter);
+        let sql = people::list(&filter, false);
         let plan = plan(&db, &sql).await;
         assert!(plan.contains(index) && !plan.contains("B-TREE"), "{sql}\n{plan}");
     }

@@ -2,12 +2,17 @@
 //! are on a page, what binds each of them, and what they hold and have spent. One person's,
 //! with all that a decision needs, is `standing`'s; what is counted how is the same there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use sqlx::{AssertSqlSafe, FromRow, query::QueryAs, query_as};
 
 use super::{
-    Db, Error, Result, limits_and_usage::Amounts, people::places, quotas, reading, search::pattern, types::parse,
+    Db, Error, Json, Result,
+    limits_and_usage::Amounts,
+    people::places,
+    quotas, reading,
+    search::{Named, by_parts, pattern},
+    types::parse,
 };
 use lyceum_model::{
     Timestamp, UserId, Username,
@@ -121,13 +126,14 @@ struct UsageByUser {
 }
 
 /// The text that lists: `$1` pattern, `$2` and `$3` the place after which it goes on, `$4` how
-/// many; in the order of hours `$5` now, `$6` and `$7` the period. What is not asked for is not there, so
-/// that an index serves the orders of names and of last seen; hours are summed up from the index of what has ended.
-pub(super) fn people(filter: &TableFilter) -> String {
+/// many, `$5` the expression of the few names where `is_few`; in the order of hours `$6` the seconds of each who used some. What is not asked for is not there, so
+/// that an index serves the orders of names and of last seen.
+pub(super) fn people(db: &Db, filter: &TableFilter, is_few: bool) -> String {
     let find = match filter.find.as_str() {
         "" => "$1 = ''",
         _ => "(name LIKE $1 ESCAPE '!' OR folded_display_name LIKE $1 ESCAPE '!')",
     };
+    let find = format!("{find} {}", by_parts("users.id", Named::User, "$5", is_few));
     let only = match filter.only {
         QuotaTableFilter::Everybody => "",
         QuotaTableFilter::Overridden => "AND users.id IN (SELECT scope_id FROM quota_limits WHERE scope = 'user')",
@@ -136,73 +142,77 @@ pub(super) fn people(filter: &TableFilter) -> String {
                  UNION ALL SELECT owner FROM intervals WHERE session_id IS NULL AND ended_at IS NULL)"
         }
     };
-    if filter.sort == Order::Gpus {
-        return by_gpus(filter, find, only);
+    let of_each = match (filter.sort, db) {
+        (Order::Gpus, _) => Some(HELD),
+        (Order::Hours, Db::Sqlite { .. }) => Some("SELECT key AS owner, value AS amount FROM json_each($6)"),
+        (Order::Hours, Db::Postgres { .. }) => {
+            Some("SELECT key AS owner, CAST(value AS BIGINT) AS amount FROM json_each_text(CAST($6 AS json))")
+        }
+        (Order::Name | Order::NameDown | Order::Seen, _) => None,
+    };
+    if let Some(of_each) = of_each {
+        return by_amount(of_each, filter, &find, only);
     }
     let seen = "COALESCE(last_seen_at, 0)";
-    // Seconds are rounded up, as they are told.
-    let spent = "(COALESCE(spent.gpu_time, 0) + 999) / 1000";
     let after = match (&filter.after, filter.sort) {
         (None, _) => "$2 = 0 AND $3 = ''".to_owned(),
         (Some(_), Order::NameDown) => "$2 = 0 AND name < $3".to_owned(),
-        (Some(_), Order::Hours) => format!("({spent} < $2 OR ({spent} = $2 AND name > $3))"),
         (Some(_), Order::Seen) => format!("{seen} <= $2 AND ({seen} < $2 OR id < $3)"),
-        (Some(_), Order::Name | Order::Gpus) => "$2 = 0 AND name > $3".to_owned(),
+        (Some(_), Order::Name | Order::Gpus | Order::Hours) => "$2 = 0 AND name > $3".to_owned(),
     };
-    let (from, order) = match filter.sort {
-        Order::Name | Order::Gpus => ("users", "name".to_owned()),
-        Order::NameDown => ("users", "name DESC".to_owned()),
-        Order::Hours => (SPENT, format!("{spent} DESC, name")),
-        Order::Seen => ("users", format!("{seen} DESC, id DESC")),
+    let order = match filter.sort {
+        Order::Name | Order::Gpus | Order::Hours => "name".to_owned(),
+        Order::NameDown => "name DESC".to_owned(),
+        Order::Seen => format!("{seen} DESC, id DESC"),
     };
     format!(
-        "SELECT id, name, display_name, last_seen_at FROM {from} WHERE {find} {only} AND {after} ORDER BY {order} LIMIT $4"
+        "SELECT id, name, display_name, last_seen_at FROM users WHERE {find} {only} AND {after} ORDER BY {order} LIMIT $4"
     )
 }
 
 /// Who holds GPUs, and how many.
-const HELD: &str = "SELECT owner, CAST(SUM(gpus) AS BIGINT) AS gpus FROM (
+const HELD: &str = "SELECT owner, CAST(SUM(gpus) AS BIGINT) AS amount FROM (
          SELECT owner, gpus FROM sessions WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0
          UNION ALL SELECT owner, gpus FROM intervals WHERE session_id IS NULL AND ended_at IS NULL AND gpus > 0
      ) AS parts GROUP BY owner";
 
-/// In the order of GPUs: the few who hold some are sorted, and all others follow by their names, as an index has them.
-fn by_gpus(filter: &TableFilter, find: &str, only: &str) -> String {
+/// In the order of an amount: the few who have some are sorted, and all others follow by their names, as an index has
+/// them. `of_each` is who has how much.
+fn by_amount(of_each: &str, filter: &TableFilter, find: &str, only: &str) -> String {
     let (of_holders, of_others) = match &filter.after {
         None => ("$2 = 0 AND $3 = ''", "$2 = 0 AND $3 = ''"),
         Some(place) => (
-            "(held.gpus < $2 OR (held.gpus = $2 AND name > $3))",
+            "(held.amount < $2 OR (held.amount = $2 AND name > $3))",
             if 0 < place.number { "$2 > 0 AND $3 <> ''" } else { "$2 = 0 AND name > $3" },
         ),
     };
     let columns = "users.id AS id, name, display_name, last_seen_at";
     format!(
-        "SELECT id, name, display_name, last_seen_at FROM (
-             SELECT * FROM (SELECT {columns}, held.gpus AS held
-                 FROM ({HELD}) AS held JOIN users ON users.id = held.owner
-                 WHERE {find} {only} AND {of_holders} ORDER BY held.gpus DESC, name LIMIT $4) AS holders
-             UNION ALL SELECT * FROM (SELECT {columns}, 0 AS held FROM users
-                 WHERE {find} {only} AND {of_others} AND users.id NOT IN (SELECT owner FROM ({HELD}) AS holding)
+        "WITH held AS ({of_each})
+         SELECT id, name, display_name, last_seen_at FROM (
+             SELECT * FROM (SELECT {columns}, held.amount AS amount
+                 FROM held JOIN users ON users.id = held.owner
+                 WHERE {find} {only} AND {of_holders} ORDER BY held.amount DESC, name LIMIT $4) AS holders
+             UNION ALL SELECT * FROM (SELECT {columns}, 0 AS amount FROM users
+                 WHERE {find} {only} AND {of_others} AND users.id NOT IN (SELECT owner FROM held)
                  ORDER BY name LIMIT $4) AS others
-         ) AS page ORDER BY held DESC, name LIMIT $4"
+         ) AS page ORDER BY amount DESC, name LIMIT $4"
     )
 }
 
-/// People with their GPU time of the period (milliseconds), as `held_by` and `closed_of` count it.
-const SPENT: &str = "users LEFT JOIN (SELECT owner, CAST(SUM(gpus * part) AS BIGINT) AS gpu_time FROM (
-         SELECT owner, gpus, ended_at - CASE WHEN started_at < $6 THEN $6 ELSE started_at END AS part
-             FROM intervals WHERE ended_at > $6 AND gpus > 0
-         UNION ALL SELECT owner, gpus, CASE WHEN ends < $5 THEN $5 WHEN ends > $7 THEN $7 ELSE ends END
-                 - CASE WHEN began < $6 THEN $6 ELSE began END AS part
+/// GPU time of the period (GPUs × milliseconds) of what people hold, counted to its end, as `held_by` counts it: `$1` now,
+/// `$2` and `$3` the period.
+pub(super) const RUNNING: &str = "SELECT owner, CAST(SUM(gpus * part) AS BIGINT) FROM (
+         SELECT owner, gpus, CASE WHEN ends < $1 THEN $1 WHEN ends > $3 THEN $3 ELSE ends END
+                 - CASE WHEN began < $2 THEN $2 ELSE began END AS part
              FROM (SELECT live.*, COALESCE(expires_at, began + duration_seconds * 1000) AS ends
                    FROM (SELECT s.owner, COALESCE(i.gpus, s.gpus) AS gpus, expires_at, duration_seconds,
-                             COALESCE(i.started_at, $5) AS began
+                             COALESCE(i.started_at, $1) AS began
                          FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL
                          WHERE state <> 'ended' AND admitted_at IS NOT NULL AND s.gpus > 0
                          UNION ALL SELECT owner, gpus, ends_by, 0, started_at
                          FROM intervals WHERE session_id IS NULL AND ended_at IS NULL AND gpus > 0) AS live) AS running
-         ) AS parts GROUP BY owner) AS spent
-     ON spent.owner = users.id";
+         ) AS parts GROUP BY owner";
 
 /// The rows that bear on each of some people; those of the default come once, for nobody.
 pub(super) fn limits_of(people: &str) -> String {
@@ -275,14 +285,21 @@ impl Db {
         window: Window,
         at: Timestamp,
     ) -> Result<Vec<QuotaTableLine>> {
-        let (sql, find) = (people(filter), pattern(&filter.find));
+        let few = self.few_with_part(Named::User, &filter.find).await?;
+        let (sql, find) = (people(self, filter, !few.is_empty()), pattern(&filter.find));
         let (number, text) = filter.after.as_ref().map_or((0, ""), |after| (after.number, after.text.as_str()));
         let end = window.to.map_or(i64::MAX, |to| to.0);
-        let by_hours = filter.sort == Order::Hours;
+        let by_hours = match filter.sort {
+            Order::Hours => Some(Json::write(&self.gpu_seconds(window, at).await?)),
+            _ => None,
+        };
         let rows: Vec<PersonRow> = reading!(self, pool => {
-            let query = query_as(AssertSqlSafe(sql)).bind(&find).bind(number).bind(text).bind(filter.limit);
-            let query = if by_hours { query.bind(at.0).bind(window.from.0).bind(end) } else { query };
-            query.fetch_all(pool).await
+            let query = query_as(AssertSqlSafe(sql)).bind(&find).bind(number).bind(text).bind(filter.limit)
+                .bind(&few);
+            match by_hours {
+                Some(seconds) => query.bind(seconds).fetch_all(pool).await,
+                None => query.fetch_all(pool).await,
+            }
         })?;
         if rows.is_empty() {
             return Ok(Vec::new());
@@ -318,6 +335,21 @@ impl Db {
             })
         };
         rows.into_iter().map(line).collect()
+    }
+
+    /// GPU time of the period (seconds, rounded up) by the ids of those who used some. What has ended is summed up in
+    /// memory: it is the same for every page.
+    async fn gpu_seconds(&self, window: Window, at: Timestamp) -> Result<BTreeMap<String, i64>> {
+        let end = window.to.map_or(i64::MAX, |to| to.0);
+        let running: Vec<(String, i64)> = reading!(self, pool => query_as(RUNNING)
+            .bind(at.0).bind(window.from.0).bind(end).fetch_all(pool).await)?;
+        let mut spent = self.ended_gpu_time(window.from).await?;
+        for (owner, time) in running {
+            let sum = spent.entry(owner).or_default();
+            *sum = sum.saturating_add(time);
+        }
+        let used = spent.into_iter().filter(|(_, time)| *time > 0);
+        Ok(used.map(|(owner, time)| (owner, time.saturating_add(999) / 1000)).collect())
     }
 
     /// The rows of the default, and those that bear on each person besides.

@@ -219,6 +219,15 @@ impl Db {
         Ok(self.cache().await?.ledger.sums(UsageGrouping::User, &of, from, to, now).from_shell.into())
     }
 
+    /// GPUs × milliseconds since a moment of what has ended, by the owners' ids.
+    pub(super) async fn ended_gpu_time(&self, from: Timestamp) -> Result<BTreeMap<String, i64>> {
+        let told = self.cache().await?;
+        // What is held still counts up to the moment from which is counted, which is nothing.
+        let (everybody, to) = (UsageScope::Everybody, Timestamp(i64::MAX));
+        let sums = told.ledger.sums(UsageGrouping::User, &everybody, from, to, from);
+        Ok(sums.each.into_iter().map(|(_, id, sum)| (id.to_string(), sum.spent.gpu_milliseconds)).collect())
+    }
+
     async fn of(&self, whose: UsageOwner) -> Result<UsageScope> {
         Ok(match whose {
             UsageOwner::Everybody => UsageScope::Everybody,

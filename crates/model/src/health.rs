@@ -149,6 +149,13 @@ pub fn scheduler(
     }
 }
 
+/// A command of the cluster whose last answer could not be read.
+#[must_use]
+pub fn unreadable(cluster: &str, command: &str, why: &str) -> Finding {
+    let what = format!("{cluster}: `{command}` gave no usable response ({why}); what it reported before is used");
+    Finding::new("scheduler", Level::Warning, what).fix("run the command as the portal's account; lyceum check")
+}
+
 #[must_use]
 pub fn directory(servers: &[String], contact: &Contact, now: Timestamp) -> Finding {
     let name = "directory";

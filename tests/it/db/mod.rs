@@ -20,6 +20,7 @@ mod invitations;
 mod jobs;
 mod listed;
 pub mod models;
+mod name_parts;
 pub mod notifications;
 pub mod opening;
 mod order;
@@ -361,7 +362,7 @@ pub async fn extended(db: &Db, id: SessionId, seconds: i64, at: Timestamp) -> Ex
     db.extend_session(id, &Period::default(), &Clock::manual(at), "a", |_, _| Ok(seconds)).await.unwrap()
 }
 
-/// The tables of a schema, without the list of migrations.
+/// The tables of a schema, without the list of migrations and what SQLite keeps its index of parts in.
 pub async fn tables(db: &Db) -> HashSet<String> {
     let names: Vec<String> = match db {
         Db::Sqlite { read, .. } => {
@@ -374,7 +375,8 @@ pub async fn tables(db: &Db) -> HashSet<String> {
                 .unwrap()
         }
     };
-    names.into_iter().filter(|name| name != "_sqlx_migrations" && !name.starts_with("sqlite_")).collect()
+    let is_inner = |name: &String| ["_sqlx_", "sqlite_", "name_parts"].iter().any(|begin| name.starts_with(begin));
+    names.into_iter().filter(|name| !is_inner(name)).collect()
 }
 
 /// The mode of a file, permissions alone.

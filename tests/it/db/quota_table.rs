@@ -147,8 +147,8 @@ async fn ten_thousand_people_are_a_table_like_any() {
         assert_eq!(db.count_users().await.unwrap(), 10_000);
 
         for sort in [Order::Name, Order::NameDown, Order::Gpus, Order::Hours, Order::Seen] {
-            // Hours are summed up from the whole period for each page: all of its intervals are read.
-            let bar = if sort == Order::Hours { BAR * 10 } else { BAR };
+            // What was used is summed up in memory, for which a build without optimisation takes its time.
+            let bar = if sort == Order::Hours { BAR * 4 } else { BAR };
             let mut filter = TableFilter { sort, limit: 51, ..TableFilter::default() };
             let mut took = Vec::new();
             // The first pages, and then somewhere in the middle.

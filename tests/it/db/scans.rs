@@ -142,6 +142,7 @@ fn questions(owner: UserId) -> Vec<(&'static str, usize, Question)> {
         ("jobs by a part of the name that none has", 0, Jobs(JobFilter { find: "zzz", ..jobs })),
         ("own jobs by such a part", 0, Jobs(JobFilter { find: "zzz", owner: own, ..jobs })),
         ("jobs by a part that all have", 20, Jobs(JobFilter { find: "rai", ..jobs })),
+        ("own sessions by such a part", 0, Sessions(sessions::Filter { find: "zzz", owner: own, ..interactive })),
         ("a rare end", 0, Sessions(sessions::Filter { end_reason: Some(EndReason::OutOfMemory), ..listed })),
         ("a rare app", 0, Sessions(sessions::Filter { app: Some("jupyter"), ..listed })),
         ("live sessions", 0, Sessions(sessions::Filter { live_only: true, ..listed })),

@@ -30,9 +30,13 @@ struct Job {
 
 impl Job {
     async fn begin(house: &House, person: &Person, cluster: &Cluster) -> Self {
+        Self::lasting(1800, house, person, cluster).await
+    }
+
+    async fn lasting(seconds: i64, house: &House, person: &Person, cluster: &Cluster) -> Self {
         cluster.set_nodes("drain");
         let request = json!({
-            "app": "web", "resources": { "cpus": 1, "memory_bytes": 256 * MIB }, "duration_seconds": 1800,
+            "app": "web", "resources": { "cpus": 1, "memory_bytes": 256 * MIB }, "duration_seconds": seconds,
         });
         let id = person.start(house, request).await;
         eventually("it waits in Slurm's queue", async || {
@@ -223,4 +227,27 @@ async fn without_accounts_it_is_what_was_seen() {
     let db = house.db().await;
     crate::db::whole::assert_consistent(&db).await;
     db.close().await;
+}
+
+/// In the queue no time is counted: the end moves by as long as it waited.
+#[tokio::test]
+async fn what_waits_again_keeps_its_time() {
+    const SECONDS: i64 = 60;
+    let Some((house, person, cluster)) = super::whole::open().await else { return };
+    let job = Job::lasting(SECONDS, &house, &person, &cluster).await;
+    let end = async || {
+        let session = person.session(&house, job.id).await;
+        assert_eq!(session["state"], "running", "{session}");
+        session["expires_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()
+    };
+    let first = end().await;
+    job.put_back(&cluster);
+    until("its first end is over", || first + jiff::Span::new().seconds(5) < jiff::Timestamp::now());
+    end().await;
+    job.start_again(&cluster);
+    let began = jiff::Timestamp::now();
+    eventually("its end has moved", async || (first < end().await).then_some(())).await;
+    let moved = end().await;
+    assert!((SECONDS - 10..=SECONDS + 10).contains(&(moved.as_second() - began.as_second())), "{began} {moved}");
+    person.end(&house, job.id).await;
 }

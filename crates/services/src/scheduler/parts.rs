@@ -65,6 +65,11 @@ pub trait ClusterInfo: Send + Sync {
         None
     }
 
+    /// The commands of the cluster whose last answer could not be read, and why. What they said before stands.
+    fn faults(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// The machines and their partitions, where there are several; `None` for one machine,
     /// which [`Metering::node`] describes.
     async fn machines(&self) -> Option<Machines> {

@@ -346,7 +346,10 @@ impl Sessions {
             None => self.find_place(session).await?,
         };
         let Some(mut placement) = known else { return Ok(()) };
-        match self.scheduler.observe(session.id, &placement).await {
+        let observed = self.scheduler.observe(session.id, &placement).await;
+        // Its batch system has put it back into the queue, where no time is counted.
+        let waits_again = matches!(observed, Observation::Waiting(_));
+        match observed {
             Observation::Ended(exit) => {
                 let session = self.note_run(session, &placement).await?;
                 return self.ended(&session, exit).await;
@@ -369,7 +372,7 @@ impl Sessions {
             self.note_starts(session, &placement).await?;
         }
         let now = self.clock.now();
-        let stands_still = session.suspended_since.is_some();
+        let stands_still = session.suspended_since.is_some() || waits_again;
         if let Some(end) = Deadline::time_limit(session).filter(|end| end.at <= now && !stands_still) {
             return self.begin_stop(session, EndReason::TimeLimit, &end.struck()).await;
         }

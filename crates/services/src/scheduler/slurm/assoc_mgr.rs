@@ -6,6 +6,7 @@
 use super::{
     accounting::{Amounts, Association, is_enforced, number},
     controller::{answer, command, slurm_user, value},
+    queue::unreadable,
     settings::Settings,
 };
 
@@ -61,12 +62,20 @@ pub async fn read(settings: &Settings) -> Result<AssociationSnapshot, String> {
     };
     let config = ask(&["show", "config"]).await.map_err(away)?;
     let said = ask(&["--oneliner", "show", "assoc_mgr", "flags=assoc"]).await.map_err(away)?;
-    let (records, by_partition) = parse(&said)?;
+    snapshot(&config, &said)
+}
+
+/// Without its headings, or cut off in the midst of a line, an answer says less than there is.
+fn snapshot(config: &str, said: &str) -> Result<AssociationSnapshot, String> {
+    if value(config, "ClusterName").is_empty() || !said.contains("Association Records") || !said.ends_with('\n') {
+        return Err(unreadable("scontrol show assoc_mgr", said.lines().last().unwrap_or_default()));
+    }
+    let (records, by_partition) = parse(said)?;
     Ok(AssociationSnapshot {
-        cluster: value(&config, "ClusterName").to_owned(),
-        slurm_user: slurm_user(&config).to_owned(),
-        is_enforced: is_enforced(value(&config, "AccountingStorageEnforce")),
-        hidden: value(&config, "PrivateData").to_owned(),
+        cluster: value(config, "ClusterName").to_owned(),
+        slurm_user: slurm_user(config).to_owned(),
+        is_enforced: is_enforced(value(config, "AccountingStorageEnforce")),
+        hidden: value(config, "PrivateData").to_owned(),
         records,
         by_partition,
     })
@@ -220,6 +229,16 @@ mod tests {
         assert_eq!((ada.jobs, ada.jobs_each, ada.longest, ada.is_default), (None, Some(3), Some(1560), false));
         assert_eq!(ada.one_job, some(&[("gres/gpu", 1)]));
         assert_eq!((child.parent.as_deref(), child.longest), (Some("lab"), Some(60)), "it has what is above");
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_answer() {
+        let config = "ClusterName             = test\n";
+        assert_eq!(snapshot(config, RECORDED).unwrap().records.len(), 4);
+        let half = &RECORDED[..RECORDED.len() - 40];
+        for (config, said) in [("", RECORDED), (config, half), (config, ""), (config, "what?\n")] {
+            assert!(snapshot(config, said).unwrap_err().contains("unexpected output of scontrol"), "{said}");
+        }
     }
 
     #[test]

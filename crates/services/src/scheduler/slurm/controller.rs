@@ -73,14 +73,16 @@ pub(super) struct View {
     pub queue: Arc<[Row]>,
     /// Everybody's that have ended and are not forgotten yet.
     pub ended: Arc<[Row]>,
-    pub nodes: Vec<Node>,
+    pub nodes: Arc<[Node]>,
     /// Reservations, with the names of their nodes.
-    pub reservations: Vec<Reservation>,
-    /// When the nodes were listed last.
+    pub reservations: Arc<[Reservation]>,
+    /// When the nodes were asked for that were listed last.
     pub sized: Option<Instant>,
     /// Everybody's jobs that run and that wait, by partition, as far as the portal's account sees them.
     pub tally: Tally,
     pub hides: HiddenDetails,
+    /// Whether it is known what the site hides.
+    pub knows_private: bool,
     /// The portal's account is an operator of Slurm's.
     pub is_operator: bool,
     /// The site hides jobs, from the portal's account too: then nothing is known of any.
@@ -105,6 +107,11 @@ impl View {
         self.jobs.get(&session)?.iter().find(|row| number.is_none_or(|number| row.job == number))
     }
 
+    fn set_private(&mut self, (hides, is_operator): (HiddenDetails, bool)) {
+        (self.hides, self.is_operator, self.knows_private) = (hides, is_operator, true);
+        self.is_blind = self.hides.jobs && !is_operator;
+    }
+
     fn is_moving(&self) -> bool {
         self.jobs.values().flatten().any(|row| row.standing == JobPhase::Waiting || row.is_ending)
     }
@@ -123,9 +130,13 @@ pub(super) struct Controller {
     stock: Inventory,
     view: watch::Sender<Arc<View>>,
     turn: Mutex<()>,
+    /// Whose turn it is to list the nodes, and when that failed last, and why.
+    nodes_turn: Mutex<Option<(Instant, String)>>,
     nudge: Notify,
     calls: AtomicU64,
     keeps_accounts: AtomicBool,
+    /// Commands whose last answer could not be read, and why.
+    faults: parking_lot::Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Controller {
@@ -140,11 +151,14 @@ impl Controller {
             stock,
             view: watch::Sender::new(Arc::new(view)),
             turn: Mutex::default(),
+            nodes_turn: Mutex::default(),
             nudge: Notify::new(),
             calls: AtomicU64::new(0),
             keeps_accounts: AtomicBool::new(true),
+            faults: parking_lot::Mutex::default(),
         });
         tokio::spawn(Self::run(Arc::downgrade(&this)));
+        tokio::spawn(Self::run_nodes(Arc::downgrade(&this)));
         this
     }
 
@@ -162,8 +176,24 @@ impl Controller {
         }
     }
 
+    /// Beside the jobs, so that no `sinfo` that hangs keeps anybody from what `squeue` says.
+    async fn run_nodes(this: Weak<Self>) {
+        loop {
+            let Some(held) = this.upgrade() else { return };
+            let is_listed = held.list_nodes(SIZES).await.is_ok();
+            let pause = if is_listed { SIZES } else { held.settings.tenths(SLOW_INTERVAL) };
+            drop(held);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
     pub fn view(&self) -> Arc<View> {
         self.view.borrow().clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut View)) -> Arc<View> {
+        self.view.send_modify(|view| change(Arc::make_mut(view)));
+        self.view()
     }
 
     /// Tells of every new view.
@@ -183,7 +213,7 @@ impl Controller {
 
     /// A view that was asked for after this call; several callers share one.
     pub async fn refresh(&self) -> Result<Arc<View>> {
-        self.look(SIZES).await.and_then(seeing)
+        self.look().await.and_then(seeing)
     }
 
     pub const fn stock(&self) -> &Inventory {
@@ -203,41 +233,116 @@ impl Controller {
         }
     }
 
-    /// A view in which also the nodes are new enough to be looked at.
-    pub async fn look_at_nodes(&self) -> Result<Arc<View>> {
-        let age = self.settings.tenths(NODES_MAX_AGE);
-        let is_new = |view: &View| view.objection().is_none() && view.sized.is_some_and(|sized| sized.elapsed() < age);
-        let view = self.view();
-        if is_new(&view) { Ok(view) } else { self.look(age).await.and_then(seeing) }
+    /// A view in which the nodes are new enough to be looked at.
+    pub async fn look_at_nodes(self: &Arc<Self>) -> Result<Arc<View>> {
+        self.view_of_nodes(self.settings.tenths(NODES_MAX_AGE)).await
     }
 
     /// A view whose nodes were asked for after this call.
-    pub async fn look_at_nodes_anew(&self) -> Result<Arc<View>> {
-        self.look(Duration::ZERO).await.and_then(seeing)
+    pub async fn look_at_nodes_anew(self: &Arc<Self>) -> Result<Arc<View>> {
+        self.view_of_nodes(Duration::ZERO).await
     }
 
-    async fn look(&self, sizes: Duration) -> Result<Arc<View>> {
+    /// Whoever has no more patience leaves the question to the others.
+    async fn view_of_nodes(self: &Arc<Self>, age: Duration) -> Result<Arc<View>> {
+        let view = self.view();
+        if view.sized.is_some_and(|sized| sized.elapsed() < age) {
+            return seeing(view);
+        }
+        let this = Arc::clone(self);
+        // Jobs go with the nodes that they run on: the queue is looked at when the nodes are known.
+        let looked = tokio::spawn(async move { (this.list_nodes(age).await, this.look().await) });
+        let (listed, queue) = looked.await.map_err(|err| Error::Unavailable(format!("a task failed: {err}")))?;
+        listed.map_err(|why| Error::Unavailable(format!("Slurm does not list its nodes: {why}")))?;
+        queue.and_then(seeing)
+    }
+
+    /// Lists nodes and reservations, and asks what the site hides, unless that was done lately.
+    async fn list_nodes(&self, age: Duration) -> Result<Arc<View>, String> {
+        let wanted = Instant::now();
+        let mut failed = self.nodes_turn.lock().await;
+        let view = self.view();
+        if view.sized.is_some_and(|sized| wanted <= sized + age) {
+            return Ok(view);
+        }
+        // Those who waited for the same question share what came of it.
+        if let Some((at, why)) = &*failed
+            && wanted <= *at
+        {
+            return Err(why.clone());
+        }
+        let asked = Instant::now();
+        let accounts = async {
+            // Nobody else may ask them for an hour.
+            if self.faults.lock().contains_key("sacct") {
+                self.accounts(StartQuery::Lately(LATELY)).await;
+            }
+        };
+        let (nodes, reservations, private, ()) =
+            tokio::join!(self.nodes(), self.reservations(), self.private(), accounts);
+        let nodes = self.note("sinfo", nodes);
+        let reservations = self.note("scontrol show reservation", reservations);
+        let private = self.note("scontrol show config", private);
+        if let Ok(nodes) = &nodes {
+            self.count(nodes);
+        }
+        *failed = nodes.as_ref().err().map(|why| (Instant::now(), why.clone()));
+        let why = failed.as_ref().map(|(_, why)| why.clone());
+        let view = self.change(|view| {
+            if let Ok(nodes) = nodes {
+                (view.nodes, view.sized) = (nodes.into(), Some(asked));
+            }
+            if let Ok(reservations) = reservations {
+                view.reservations = reservations.into();
+            }
+            if let Ok(private) = private {
+                view.set_private(private);
+            }
+        });
+        why.map_or(Ok(view), Err)
+    }
+
+    /// Notes whether the answer of a command could be read: what could not is reported until it can.
+    fn note<T>(&self, command: &'static str, read: Result<T, String>) -> Result<T, String> {
+        let mut faults = self.faults.lock();
+        match &read {
+            Ok(_) if faults.remove(command).is_some() => tracing::info!(command, "usable response from slurm again"),
+            Ok(_) => {}
+            Err(why) => {
+                if faults.insert(command, why.clone()).is_none() {
+                    tracing::warn!(command, why, "no usable response from slurm");
+                }
+            }
+        }
+        drop(faults);
+        read
+    }
+
+    /// The commands whose last answer could not be read, and why.
+    pub fn faults(&self) -> Vec<(&'static str, String)> {
+        self.faults.lock().iter().map(|(command, why)| (*command, why.clone())).collect()
+    }
+
+    async fn look(&self) -> Result<Arc<View>> {
         let wanted = Instant::now();
         let _turn = self.turn.lock().await;
         let before = self.view();
-        let is_new = before.sized.is_some_and(|sized| sized.elapsed() < sizes);
-        // An administrator may just be mending that.
-        let is_sized = is_new && !before.is_blind;
-        if is_new && before.asked.is_some_and(|asked| wanted <= asked) {
+        if before.asked.is_some_and(|asked| wanted <= asked) {
             return Ok(before);
         }
         let asked = Instant::now();
-        let queue = async {
+        let look = async {
             let queue = self.queue().await?;
-            let private = if is_sized { (before.hides, before.is_operator) } else { self.private().await? };
+            // A list is worth something once it is known what the site hides; an administrator may just be changing that.
+            let is_known = before.knows_private && !before.is_blind;
+            let private = if is_known { None } else { Some(self.private().await?) };
             Ok::<_, String>((queue, private))
         };
-        let outcome = queue.await;
-        let mut view = (*before).clone();
-        match outcome {
-            Ok(((jobs, tally, queue, ended), private)) => {
-                (view.hides, view.is_operator) = private;
-                view.is_blind = view.hides.jobs && !view.is_operator;
+        match look.await {
+            Ok(((jobs, tally, queue, ended), private)) => Ok(self.change(|view| {
+                if let Some(private) = private {
+                    view.set_private(private);
+                }
                 (view.jobs, view.tally, view.queue, view.ended) = (jobs, tally, queue, ended);
                 view.asked = Some(asked);
                 view.answered = Some(Instant::now());
@@ -245,30 +350,15 @@ impl Controller {
                 if let Some(trouble) = view.trouble.take() {
                     tracing::info!(trouble, "slurm's controller responds again");
                 }
-                if !is_sized {
-                    match self.nodes().await {
-                        Ok(nodes) => {
-                            self.count(&nodes);
-                            (view.nodes, view.sized) = (nodes, Some(Instant::now()));
-                        }
-                        Err(why) => tracing::warn!(why, "failed to list nodes"),
-                    }
-                    match self.reservations().await {
-                        Ok(reservations) => view.reservations = reservations,
-                        Err(why) => tracing::warn!(why, "failed to list reservations"),
-                    }
-                }
-                let view = Arc::new(view);
-                self.view.send_replace(view.clone());
-                Ok(view)
-            }
+            })),
             Err(why) => {
-                if view.trouble.is_none() {
+                if before.trouble.is_none() {
                     tracing::warn!(why, "slurm's controller does not respond");
                 }
-                view.trouble = Some(why.clone());
-                view.good_since = None;
-                self.view.send_replace(Arc::new(view));
+                self.change(|view| {
+                    view.trouble = Some(why.clone());
+                    view.good_since = None;
+                });
                 Err(Error::Unavailable(format!("Slurm’s controller does not respond: {why}")))
             }
         }
@@ -309,17 +399,9 @@ impl Controller {
 
     async fn reservations(&self) -> Result<Vec<Reservation>, String> {
         let ran = self.ask("scontrol", reservations::arguments()).await?;
-        let mut found = Vec::new();
-        for (reservation, list) in reservations::parse(&answer(&ran)?) {
-            let nodes = match &*list {
-                "" => Vec::new(),
-                list => {
-                    let ran = self.ask("scontrol", reservations::hostnames(list)).await?;
-                    answer(&ran)?.split_whitespace().map(str::to_owned).collect()
-                }
-            };
-            let is_ours = reservation.name == self.settings.reservation;
-            found.push(Reservation { nodes, is_ours, ..reservation });
+        let mut found = reservations::parse(&answer(&ran)?)?;
+        for reservation in &mut found {
+            reservation.is_ours = reservation.name == self.settings.reservation;
         }
         found.sort_by(|one, other| (one.from, &one.name).cmp(&(other.from, &other.name)));
         Ok(found)
@@ -329,7 +411,8 @@ impl Controller {
     async fn private(&self) -> Result<(HiddenDetails, bool), String> {
         let ran = self.ask("scontrol", ["show", "config"].map(str::to_owned).into()).await?;
         let config = answer(&ran)?;
-        Ok((read_hides(&config), self.is_operator(&config).await))
+        let hides = read_hides(&config).ok_or_else(|| queue::unreadable("scontrol show config", &config))?;
+        Ok((hides, self.is_operator(&config).await))
     }
 
     /// Whether the portal's own account sees what is hidden from others, and may move limits. Of
@@ -364,11 +447,13 @@ impl Controller {
             return None;
         }
         let separator = separator();
-        let ran = self.ask("sacct", accounts::arguments(&separator, which)).await.ok()?;
-        if ran.complaints.contains("disabled") {
+        let ran = self.ask("sacct", accounts::arguments(&separator, which)).await;
+        if ran.as_ref().is_ok_and(keeps_none) {
             self.keeps_accounts.store(false, Ordering::Relaxed);
+            return None;
         }
-        accounts::parse(&answer(&ran).ok()?, &separator).ok()
+        let records = ran.and_then(|ran| answer(&ran)).and_then(|said| accounts::parse(&said, &separator));
+        self.note("sacct", records).ok()
     }
 
     /// Sets how long a job may run in all (minutes).
@@ -394,17 +479,31 @@ impl Controller {
     }
 }
 
-/// Asks for jobs and nodes as the portal does, and reads both; how many rows there are, or which command did not
-/// answer with what is asked for, and why.
-pub async fn try_out(settings: &Settings) -> Result<(usize, usize), String> {
+/// Asks as the portal does and reads the answers: how many rows each command gave, or why it gave none.
+pub async fn try_out(settings: &Settings) -> Vec<(&'static str, Result<usize, String>)> {
     let separator = separator();
-    let ask = async |tool: &str, arguments| {
-        let ran = command(settings, tool, arguments).await;
-        ran.and_then(|ran| answer(&ran)).map_err(|why| format!("{tool}: {why}"))
+    let ask = async |tool: &str, arguments| command(settings, tool, arguments).await;
+    let jobs = ask("squeue", queue::arguments(&separator)).await.and_then(|ran| answer(&ran));
+    let nodes = ask("sinfo", sinfo::arguments(&separator)).await.and_then(|ran| answer(&ran));
+    let reservations = ask("scontrol", reservations::arguments()).await.and_then(|ran| answer(&ran));
+    let records = match ask("sacct", accounts::arguments(&separator, StartQuery::Lately(LATELY))).await {
+        Ok(ran) if keeps_none(&ran) => Ok(String::new()),
+        ran => ran.and_then(|ran| answer(&ran)),
     };
-    let jobs = queue::parse(&ask("squeue", queue::arguments(&separator)).await?, &separator)?.len();
-    let nodes = sinfo::parse(&ask("sinfo", sinfo::arguments(&separator)).await?, &separator)?.len();
-    Ok((jobs, nodes))
+    vec![
+        ("squeue", jobs.and_then(|said| Ok(queue::parse(&said, &separator)?.len()))),
+        ("sinfo", nodes.and_then(|said| Ok(sinfo::parse(&said, &separator)?.len()))),
+        ("scontrol show reservation", reservations.and_then(|said| Ok(reservations::parse(&said)?.len()))),
+        ("sacct", records.and_then(|said| Ok(accounts::parse(&said, &separator)?.len()))),
+    ]
+}
+
+/// The accounts of so short a time are read to try them out (seconds).
+const LATELY: i64 = 60;
+
+/// Whether `sacct` says that the site keeps no accounts.
+fn keeps_none(ran: &CommandOutput) -> bool {
+    ran.complaints.contains("disabled")
 }
 
 /// Runs one of Slurm's commands as the portal's own account.
@@ -444,11 +543,12 @@ pub(super) fn value<'a>(config: &'a str, key: &str) -> &'a str {
     value.unwrap_or_default().trim()
 }
 
-/// `PrivateData           = jobs,nodes`
-fn read_hides(config: &str) -> HiddenDetails {
+/// `PrivateData           = jobs,nodes`; `None` of what is no configuration.
+fn read_hides(config: &str) -> Option<HiddenDetails> {
+    config.lines().find(|line| line.starts_with("PrivateData"))?;
     let words: Vec<&str> = value(config, "PrivateData").split(',').map(str::trim).collect();
     let has = |word: &str| words.contains(&word) || words.contains(&"all");
-    HiddenDetails { machines: has("nodes"), jobs: has("jobs"), reservations: has("reservations") }
+    Some(HiddenDetails { machines: has("nodes"), jobs: has("jobs"), reservations: has("reservations") })
 }
 
 /// What stands between fields: nobody could have written it into a comment before.
@@ -462,12 +562,12 @@ mod tests {
 
     #[test]
     fn what_is_hidden() {
-        let hides = |machines, jobs, reservations| HiddenDetails { machines, jobs, reservations };
+        let hides = |machines, jobs, reservations| Some(HiddenDetails { machines, jobs, reservations });
         assert_eq!(read_hides("PluginDir = /x\nPrivateData             = none\n"), hides(false, false, false));
         assert_eq!(read_hides("PrivateData = jobs,usage\n"), hides(false, true, false));
         assert_eq!(read_hides("PrivateData = accounts,nodes,jobs\n"), hides(true, true, false));
         assert_eq!(read_hides("PrivateData = all\n"), hides(true, true, true));
-        assert_eq!(read_hides(""), hides(false, false, false));
+        assert_eq!(read_hides(""), None);
     }
 
     #[test]

@@ -14,9 +14,11 @@ pub(super) fn machines(view: &View, partitions: &str, trouble: Option<String>, n
     let ours: HashSet<&str> = eligible.iter().map(|node| &*node.partition).collect();
     let (mut places, mut named) = (HashMap::<&str, usize>::new(), HashSet::new());
     let mut room =
-        Machines { trouble, hides: view.hides, reservations: view.reservations.clone(), ..Machines::default() };
-    room.at = view.answered.map(|at| now.plus_seconds(-i64::try_from(at.elapsed().as_secs()).unwrap_or(0)));
-    for node in &view.nodes {
+        Machines { trouble, hides: view.hides, reservations: view.reservations.to_vec(), ..Machines::default() };
+    // Nodes are listed by themselves: the older answer counts.
+    let at = view.answered.min(view.sized);
+    room.at = at.map(|at| now.plus_seconds(-i64::try_from(at.elapsed().as_secs()).unwrap_or(0)));
+    for node in &*view.nodes {
         match places.entry(&*node.name) {
             Entry::Occupied(place) => room.machines[*place.get()].partitions.push(node.partition.clone()),
             Entry::Vacant(place) => {
@@ -65,9 +67,10 @@ mod tests {
 
     #[test]
     fn each_machine_once() {
-        let mut view = View { nodes: parse(RECORDED, "<S>").unwrap(), ..View::default() };
-        view.nodes.reverse();
-        view.nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut nodes = parse(RECORDED, "<S>").unwrap();
+        nodes.reverse();
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut view = View { nodes: nodes.into(), ..View::default() };
         view.tally.insert("debug".to_owned(), (3, 2));
         let room = machines(&view, "small", None, Timestamp(0));
         let names: Vec<_> = room.machines.iter().map(|one| (one.name.as_str(), one.partitions.join(","))).collect();

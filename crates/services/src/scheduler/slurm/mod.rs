@@ -130,8 +130,8 @@ impl Slurm {
         let account = blocking(move || Ok(identity::name_of(uid))).await.ok().flatten().unwrap_or_default();
         let stock = Inventory::new(otherwise, GpuInventory::default());
         let controller = Controller::start(config.settings.clone(), account, marks.clone(), stock);
-        let view = controller.refresh().await.ok();
-        if view.is_none_or(|view| size::eligible(&view.nodes, &config.settings.partition).is_empty()) {
+        let (_jobs, view) = tokio::join!(controller.refresh(), controller.look_at_nodes());
+        if !view.is_ok_and(|view| !size::eligible(&view.nodes, &config.settings.partition).is_empty()) {
             tracing::warn!("size of the cluster unknown until Slurm responds");
         }
         let (handed_in, told, past_starts, turns) = Default::default();

@@ -69,16 +69,20 @@ impl ClusterInfo for Slurm {
         size::objection_to(&self.shared.eligible_for(&view, shape), resources, seconds, shape)
     }
 
+    fn faults(&self) -> Vec<(&'static str, String)> {
+        self.shared.controller.faults()
+    }
+
     async fn machines(&self) -> Option<Machines> {
         // If Slurm does not answer, the previous view is shown with its time.
         let looked = tokio::time::timeout(A_LOOK, self.shared.controller.look_at_nodes()).await;
         let view = self.shared.controller.view();
-        let trouble = match looked {
+        let trouble = view.objection().or_else(|| match looked {
             Ok(Ok(_newer)) => None,
             Ok(Err(Error::Unavailable(why))) => Some(why),
             Ok(Err(other)) => Some(other.sentence()),
-            Err(_elapsed) => view.objection(),
-        };
+            Err(_elapsed) => Some("Slurm has not listed its nodes within a few seconds".to_owned()),
+        });
         let partition = &self.shared.config.settings.partition;
         Some(Machines {
             margin_seconds: MARGIN,

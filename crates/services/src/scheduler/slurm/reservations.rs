@@ -1,7 +1,7 @@
 //! Reservations, from `scontrol show reservation`: reading the answer. Which nodes one holds is a list as Slurm writes
-//! it (`node[1-3,7]`); `scontrol show hostnames` takes it apart.
+//! it (`node[1-3,7]`), which is taken apart here: a command for each of many reservations would keep the others waiting.
 
-use super::queue::moment;
+use super::queue::{moment, unreadable};
 use lyceum_model::Reservation;
 
 /// The words for all reservations, one a line.
@@ -9,35 +9,88 @@ pub(super) fn arguments() -> Vec<String> {
     ["--oneliner", "--all", "show", "reservation"].map(str::to_owned).into()
 }
 
-/// The words that take a list of nodes apart.
-pub(super) fn hostnames(list: &str) -> Vec<String> {
-    ["show", "hostnames", list].map(str::to_owned).into()
+/// More nodes than this has no cluster.
+const MAX_NODES: usize = 200_000;
+
+/// Reads the reservations. A line whose times are none holds nothing; what is no such line is an error, for then
+/// nothing can be said of any reservation.
+pub(super) fn parse(output: &str) -> Result<Vec<Reservation>, String> {
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+    match lines[..] {
+        [] => Ok(Vec::new()),
+        [line] if line.starts_with("No reservations") => Ok(Vec::new()),
+        // Half a line.
+        [.., last] if !output.ends_with('\n') => Err(odd(last)),
+        _ => lines.into_iter().map(read).filter_map(Result::transpose).collect(),
+    }
 }
 
-/// Reads the reservations, each with its list of nodes as Slurm writes it. A line without times holds nothing.
-pub(super) fn parse(output: &str) -> Vec<(Reservation, String)> {
-    output.lines().filter_map(read).collect()
+fn odd(line: &str) -> String {
+    unreadable("scontrol show reservation", line)
 }
 
-fn read(line: &str) -> Option<(Reservation, String)> {
-    let value = |name: &str| {
-        let words = line.split_whitespace().filter_map(|word| word.split_once('='));
-        words.filter(|(_, value)| *value != "(null)").find(|(key, _)| *key == name).map(|(_, value)| value)
-    };
+fn read(line: &str) -> Result<Option<Reservation>, String> {
+    let words = || line.split_whitespace().filter_map(|word| word.split_once('='));
+    let field = |name: &str| words().find(|(key, _)| *key == name).map(|(_, value)| value).ok_or_else(|| odd(line));
+    let value = |name: &str| field(name).ok().filter(|value| *value != "(null)");
     let list = |name: &str| value(name).into_iter().flat_map(|text| text.split(',')).map(str::to_owned).collect();
     let flags: Vec<&str> = value("Flags").unwrap_or_default().split(',').collect();
-    let reservation = Reservation {
-        name: value("ReservationName")?.chars().filter(|c| !c.is_control()).take(100).collect(),
-        from: moment(value("StartTime")?)?,
-        to: moment(value("EndTime")?)?,
-        nodes: Vec::new(),
+    let name = field("ReservationName")?.chars().filter(|c| !c.is_control()).take(100).collect();
+    let nodes = match field("Nodes")? {
+        "(null)" | "" => Vec::new(),
+        list => hostnames(list).ok_or_else(|| odd(line))?,
+    };
+    let (Some(from), Some(to)) = (moment(field("StartTime")?), moment(field("EndTime")?)) else { return Ok(None) };
+    Ok(Some(Reservation {
+        name,
+        from,
+        to,
+        nodes,
         partition: value("PartitionName").map(str::to_owned),
         users: list("Users"),
         accounts: list("Accounts"),
         is_maintenance: flags.contains(&"MAINT"),
         is_ours: false,
+    }))
+}
+
+/// The names in a list as Slurm writes it, `node[1-3,07],rack[0-1]gpu[1-2]`; `None` of what is none.
+fn hostnames(list: &str) -> Option<Vec<String>> {
+    let mut depth = 0_usize;
+    let outside = |c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
     };
-    Some((reservation, value("Nodes").unwrap_or_default().to_owned()))
+    let mut found = Vec::new();
+    for pattern in list.split(outside) {
+        found.extend(expand(pattern)?);
+        if MAX_NODES < found.len() {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+fn expand(pattern: &str) -> Option<Vec<String>> {
+    let Some((head, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
+    let (ranges, tail) = rest.split_once(']')?;
+    let tails = expand(tail)?;
+    let mut found = Vec::new();
+    for range in ranges.split(',') {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let width = from.len();
+        for number in from.parse::<u32>().ok()?..=to.parse().ok()? {
+            found.extend(tails.iter().map(|tail| format!("{head}{number:0width$}{tail}")));
+            if MAX_NODES < found.len() {
+                return None;
+            }
+        }
+    }
+    Some(found)
 }
 
 #[cfg(test)]
@@ -52,15 +105,38 @@ mod tests {
             TRES=cpu=8 Users=root Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE MaxStartDelay=(null)\n\
             ReservationName=course StartTime=1800000000 EndTime=1800003600 Nodes=node3 PartitionName=debug Flags= \
             Users=(null) Accounts=lab,chem State=ACTIVE\n";
-        let found = parse(text);
-        let (maint, nodes) = &found[0];
-        assert_eq!((&*maint.name, maint.is_maintenance, &**nodes), ("maint", true, "node[1-2]"));
+        let found = parse(text).unwrap();
+        let maint = &found[0];
+        assert_eq!(
+            (&*maint.name, maint.is_maintenance, maint.nodes.join(" ")),
+            ("maint", true, "node1 node2".to_owned())
+        );
         assert_eq!((maint.from, maint.to), (Timestamp(1_800_000_000_000), Timestamp(1_800_007_200_000)));
         assert_eq!((&maint.users[..], &maint.partition), (&["root".to_owned()][..], &None));
-        let (course, _) = &found[1];
+        let course = &found[1];
         assert_eq!((course.is_maintenance, course.accounts.len(), course.users.len()), (false, 2, 0));
-        for nothing in ["", "No reservations in the system\n", "ReservationName=x StartTime=Unknown EndTime=5"] {
-            assert_eq!(parse(nothing), [], "{nothing}");
+        let nothing = "ReservationName=x StartTime=Unknown EndTime=5 Nodes=(null)\n";
+        for text in ["", "No reservations in the system\n", nothing] {
+            assert_eq!(parse(text), Ok(Vec::new()), "{text}");
+        }
+        let half = text.get(..text.len() - 1).unwrap();
+        for odd in ["what?\n", "ReservationName=x Nodes=a\n", half, &text.replace("node[1-2]", "node[1-99999999]")] {
+            assert!(parse(odd).unwrap_err().starts_with("unexpected output of scontrol"), "{odd}");
+        }
+    }
+
+    #[test]
+    fn lists_of_nodes_are_taken_apart() {
+        for (list, wanted) in [
+            ("gpu1", "gpu1"),
+            ("gpu[1-3,7],login", "gpu1 gpu2 gpu3 gpu7 login"),
+            ("n[08-11]", "n08 n09 n10 n11"),
+            ("rack[0-1]n[1-2]x", "rack0n1x rack0n2x rack1n1x rack1n2x"),
+        ] {
+            assert_eq!(hostnames(list).unwrap().join(" "), wanted, "{list}");
+        }
+        for odd in ["n[1-2", "n[a-b]", "n[1-4294967295]", "n[0-999]m[0-999]", "n[]"] {
+            assert_eq!(hostnames(odd), None, "{odd}");
         }
     }
 }
