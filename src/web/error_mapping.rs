@@ -4,7 +4,8 @@
 
 use super::{error::Error, views::as_sentence};
 use crate::{
-    announcements, auth, datasets, db, images, jobs, models, notifications, proxy, runs, scheduler, sessions, sweeps,
+    announcements, auth, datasets, db, images, jobs, models, notifications, proxy, runs, scheduler, sessions, site,
+    sweeps,
 };
 
 impl From<db::Error> for Error {
@@ -87,6 +88,22 @@ impl From<sessions::Error> for Error {
             sessions::Error::Scheduler(err) => err.into(),
             sessions::Error::Log(_) => Self::internal(err),
             sessions::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<site::Error> for Error {
+    fn from(err: site::Error) -> Self {
+        match err {
+            site::Error::Invalid(mut faults) => {
+                for fault in &mut faults {
+                    fault.message = as_sentence(&fault.message);
+                }
+                Self::invalid(faults)
+            }
+            site::Error::Stale => Self::stale(),
+            site::Error::Auth(err) => err.into(),
+            site::Error::Db(err) => err.into(),
         }
     }
 }

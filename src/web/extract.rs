@@ -136,10 +136,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
-        if !is_json(request.headers()) {
-            return Err(Error::malformed("Send the body as JSON, with `Content-Type: application/json`."));
-        }
-        let body = whole_body(request).await?;
+        let body = json_body(request, BODY_LIMIT).await?;
         json::parse(&body).map(Self)
     }
 }
@@ -156,10 +153,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for HashedJson<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
         use sha2::{Digest, Sha256};
-        if !is_json(request.headers()) {
-            return Err(Error::malformed("Send the body as JSON, with `Content-Type: application/json`."));
-        }
-        let body = whole_body(request).await?;
+        let body = json_body(request, BODY_LIMIT).await?;
         let hash = hex::encode(Sha256::digest(&body));
         Ok(Self { value: json::parse(&body)?, hash })
     }
@@ -303,27 +297,44 @@ fn content_type(headers: &HeaderMap) -> String {
 
 /// Reads a body of at most [`BODY_LIMIT`] bytes.
 pub(super) async fn whole_body(request: Request) -> Result<Bytes> {
+    body_within(request, BODY_LIMIT).await
+}
+
+/// Reads a JSON body of at most so many bytes.
+pub(super) async fn json_body(request: Request, limit: usize) -> Result<Bytes> {
+    if !is_json(request.headers()) {
+        return Err(Error::malformed("Send the body as JSON, with `Content-Type: application/json`."));
+    }
+    body_within(request, limit).await
+}
+
+async fn body_within(request: Request, limit: usize) -> Result<Bytes> {
     let waits_for_leave = request.headers().contains_key(header::EXPECT);
     let body = request.into_body();
     // A client that asks before it sends is told at once.
-    if waits_for_leave && (BODY_LIMIT as u64) < body.size_hint().lower() {
-        return Err(Error::too_large(BODY_LIMIT));
+    if waits_for_leave && (limit as u64) < body.size_hint().lower() {
+        return Err(Error::too_large(limit));
     }
-    read(body).await
+    read_within(body, limit).await
 }
 
-/// Keeps the first [`BODY_LIMIT`] bytes. Of a larger body some more is read and thrown away,
-/// because many clients only look at the answer when they have sent everything.
-pub(super) async fn read(mut body: Body) -> Result<Bytes> {
+/// Reads at most [`BODY_LIMIT`] bytes.
+pub(super) async fn read(body: Body) -> Result<Bytes> {
+    read_within(body, BODY_LIMIT).await
+}
+
+/// Keeps the first bytes. Of a larger body some more is read and thrown away, because many clients
+/// only look at the answer when they have sent everything.
+async fn read_within(mut body: Body, limit: usize) -> Result<Bytes> {
     let mut kept = BytesMut::new();
     let mut length = 0;
     let all = async {
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
             length += data.len();
-            if length <= BODY_LIMIT {
+            if length <= limit {
                 kept.extend_from_slice(&data);
-            } else if 16 * BODY_LIMIT < length {
+            } else if limit.max(16 * BODY_LIMIT) < length {
                 break;
             }
         }
@@ -331,7 +342,7 @@ pub(super) async fn read(mut body: Body) -> Result<Bytes> {
     };
     let outcome = tokio::time::timeout(UPLOAD_TIMEOUT, all).await;
     match outcome {
-        _ if length > BODY_LIMIT => Err(Error::too_large(BODY_LIMIT)),
+        _ if length > limit => Err(Error::too_large(limit)),
         Ok(Ok(())) => Ok(kept.freeze()),
         Ok(Err(_)) => Err(Error::malformed("The request body ended before it was complete.")),
         Err(_elapsed) => Err(Error::malformed("The request body took too long to arrive.")),

@@ -103,6 +103,7 @@ pub(super) struct PageParams {
     #[serde(default)]
     next: String,
     signed_out: Option<String>,
+    welcome: Option<String>,
 }
 
 pub(super) async fn page(
@@ -119,7 +120,11 @@ pub(super) async fn page(
     }
     let mut form = LoginForm {
         error: matches!(identity, Identity::TwoCookies).then(|| identity::TWO_COOKIES.to_owned()),
-        notice: visit.signed_out.as_ref().map(|_| "You have signed out.".to_owned()),
+        notice: match (&visit.signed_out, &visit.welcome) {
+            (Some(_), _) => Some("You have signed out.".to_owned()),
+            (None, Some(_)) => Some("Your password is set. Sign in with it.".to_owned()),
+            (None, None) => None,
+        },
         next: visit.next,
         username: String::new(),
         leaves: visit.signed_out.as_deref() == Some("proxy"),
@@ -277,7 +282,7 @@ impl LoginForm {
 }
 
 /// The cookie that the form's proof is bound to: the one that the browser has, or a new one.
-fn form_cookie(portal: &Portal, headers: &HeaderMap) -> (String, bool) {
+pub(super) fn form_cookie(portal: &Portal, headers: &HeaderMap) -> (String, bool) {
     match identity::cookie(headers, portal.config.form_cookie_name()) {
         Cookie::One(cookie) if cookie.len() == 43 => (cookie.to_owned(), false),
         _ => (portal.access.new_form_cookie(), true),

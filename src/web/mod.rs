@@ -50,6 +50,7 @@ mod runs;
 mod search;
 mod sessions;
 mod settings;
+mod site;
 mod streams;
 mod sweeps;
 mod ticket;
@@ -330,6 +331,9 @@ fn api() -> Api {
         // It ends sessions and jobs alike, of others: no scope is for both.
         .and(&scopes::UNSCOPED)
         .routes(routes!(people::stop::stop))
+        // It changes users, roles, groups, limits and announcements.
+        .routes(routes!(site::export))
+        .routes(routes!(site::apply))
         .and(&scopes::CLUSTER)
         .routes(routes!(cluster::api::nodes))
         .routes(routes!(cluster::machines::partitions))
@@ -469,6 +473,8 @@ fn pages() -> Pages {
         .and(&scopes::PUBLIC)
         .get("/login", login::page)
         .post("/login", login::log_in)
+        .get("/welcome", site::welcome::page)
+        .post("/welcome", site::welcome::accept)
         .post("/logout", login::log_out)
         .get("/problems/{kind}", health::problem)
         .get("/healthz", health::alive)

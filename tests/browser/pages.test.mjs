@@ -16,6 +16,11 @@ before(async () => {
   person = await browser.visit(chromium, portal);
   await person.page.goto(`${portal.url}/login`);
   await check("login");
+  await person.page.goto(`${portal.url}/welcome#a-code-from-a-link`);
+  assert.equal(await person.page.inputValue("#code"), "a-code-from-a-link");
+  assert.equal(new URL(person.page.url()).hash, "", "the code is no longer in the address");
+  await check("welcome");
+  await person.page.goto(`${portal.url}/login`);
   await browser.signIn(person, dan);
   await browser.isSignedIn(person);
   await check("home-empty");

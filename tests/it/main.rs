@@ -45,6 +45,7 @@ mod quota_pages;
 mod quotas;
 mod retention;
 mod runs;
+mod site;
 mod site_apps;
 mod slurm;
 mod start;

@@ -81,6 +81,9 @@ pub enum Error {
     /// The program of a job ended like this, which the command passes on.
     #[error("{sentence}")]
     Program { code: u8, sentence: String },
+    /// The file says something else than the portal.
+    #[error("the file makes {0}")]
+    Differs(String),
     #[error("{0}")]
     TimedOut(String),
     #[error("there is no context `{0}`; `lyceum context list` lists them")]
@@ -105,7 +108,7 @@ impl Error {
             Self::Unreachable { .. } => UNREACHABLE,
             Self::TimedOut(_) => TIMED_OUT,
             Self::Program { code, .. } => *code,
-            Self::Strange(_) | Self::Several { .. } | Self::Ended(_) | Self::Output(_) => 1,
+            Self::Strange(_) | Self::Several { .. } | Self::Ended(_) | Self::Differs(_) | Self::Output(_) => 1,
         }
     }
 
@@ -127,15 +130,19 @@ pub struct Problem {
     title: String,
     detail: String,
     instance: String,
-    errors: Vec<FieldError>,
+    pub errors: Vec<FieldError>,
     reasons: Vec<Reason>,
 }
 
+/// What is wrong with a field of a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct FieldError {
-    field: String,
+pub struct FieldError {
+    pub field: String,
     message: String,
+    /// The line of the file that the request was made from; 0 where there was none.
+    #[serde(skip)]
+    pub line: u64,
 }
 
 /// Why something waits or was refused.

@@ -14,6 +14,7 @@ mod output;
 mod quota;
 mod raw;
 mod runs;
+mod site;
 mod sweeps;
 mod table;
 mod usage;
@@ -40,6 +41,7 @@ pub use output::{Format, Output};
 pub use quota::QuotaArguments;
 pub use raw::ApiArguments;
 pub use runs::RunArguments;
+pub use site::{ApplyArguments, DiffArguments, ExportArguments};
 pub use sweeps::SweepArguments;
 pub use usage::UsageArguments;
 
@@ -182,6 +184,12 @@ pub enum Command {
     Quota(QuotaArguments),
     /// Show the usage of GPUs and cores
     Usage(UsageArguments),
+    /// Make users, groups, members, limits and announcements what a file declares
+    Apply(ApplyArguments),
+    /// Show what `lyceum apply` would change
+    Diff(DiffArguments),
+    /// Print users, groups, members, limits and announcements as a file for `lyceum apply`
+    Export(ExportArguments),
     /// Send one request to the API, such as `lyceum api GET /me`
     Api(ApiArguments),
     /// Sign in to a portal with a token from standard input, and use it from now on
@@ -201,6 +209,9 @@ impl Command {
             Self::Image(arguments) => &arguments.output,
             Self::Quota(arguments) => &arguments.output,
             Self::Usage(arguments) => &arguments.output,
+            Self::Apply(arguments) => &arguments.output,
+            Self::Diff(arguments) => &arguments.output,
+            Self::Export(arguments) => &arguments.output,
             Self::Api(arguments) => &arguments.output,
             Self::Login(arguments) => &arguments.output,
             Self::Context(arguments) => &arguments.output,
@@ -239,6 +250,9 @@ async fn ask(
         Command::Image(arguments) => images::run(&open(&arguments.output)?, arguments, out).await,
         Command::Quota(arguments) => quota::run(&open(&arguments.output)?, &arguments, out).await,
         Command::Usage(arguments) => usage::run(&open(&arguments.output)?, &arguments, out).await,
+        Command::Apply(arguments) => site::apply(&open(&arguments.output)?, &arguments, input, out).await,
+        Command::Diff(arguments) => site::diff(&open(&arguments.output)?, &arguments, input, out).await,
+        Command::Export(arguments) => site::export(&open(&arguments.output)?, &arguments, out).await,
         Command::Api(arguments) => raw::run(&open(&arguments.output)?, &arguments, input, out).await,
         Command::Login(arguments) => contexts::login(connection, &arguments, input, out).await,
         Command::Context(arguments) => contexts::manage(connection, &arguments, out),

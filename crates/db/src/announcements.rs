@@ -5,9 +5,11 @@ use sqlx::{FromRow, query, query_as};
 
 use super::{
     Db, Result,
-    audit::{Entry, append_audit},
-    idempotency::{self, IdempotentRequest},
+    audit::{ChangedBy, Entry, append_audit},
+    idempotency::IdempotentRequest,
+    people::remember,
     reading, transaction,
+    tx::Tx,
     types::parse,
 };
 use lyceum_model::{Announcement, AnnouncementId, Phase, Timestamp, UserId, Window, announcement::Level};
@@ -93,19 +95,7 @@ impl Db {
         once: Option<IdempotentRequest<'_>>,
         noted: &Entry<'_>,
     ) -> Result<()> {
-        let id = new.id.to_string();
-        transaction!(self, tx => {
-            query("INSERT INTO announcements (id, level, text, starts_at, ends_at, on_login, changed_by, changed_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
-                .bind(&id).bind(new.level.as_str()).bind(&new.text).bind(new.window.from.0)
-                .bind(new.window.to.map(|to| to.0)).bind(new.on_login).bind(&new.changed_by).bind(new.changed_at.0)
-                .execute(&mut *tx).await?;
-            if let Some(once) = once {
-                query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&id)
-                    .bind(new.changed_at.0).execute(&mut *tx).await?;
-            }
-            append_audit(&mut *tx, noted).await?;
-        });
+        transaction!(self, tx => add(Tx::from(&mut *tx), new, once, noted).await?);
         Ok(())
     }
 
@@ -117,39 +107,12 @@ impl Db {
         after: &Announcement,
         noted: &Entry<'_>,
     ) -> Result<bool> {
-        let id = before.id.to_string();
-        let is_news = (before.level, &before.text) != (after.level, &after.text);
-        Ok(transaction!(self, tx => {
-            let row: Option<Row> = query_as(sqlx::AssertSqlSafe(format!("{COLUMNS} WHERE id = $1")))
-                .bind(&id).fetch_optional(&mut *tx).await?;
-            if row.map(Row::announcement).transpose()?.as_ref() != Some(before) {
-                return Ok(false);
-            }
-            query("UPDATE announcements SET level = $2, text = $3, starts_at = $4, ends_at = $5, on_login = $6,
-                     changed_by = $7, changed_at = $8 WHERE id = $1")
-                .bind(&id).bind(after.level.as_str()).bind(&after.text).bind(after.window.from.0)
-                .bind(after.window.to.map(|to| to.0)).bind(after.on_login).bind(&after.changed_by)
-                .bind(after.changed_at.0).execute(&mut *tx).await?;
-            if is_news {
-                query("DELETE FROM announcement_dismissals WHERE announcement_id = $1").bind(&id).execute(&mut *tx).await?;
-            }
-            append_audit(&mut *tx, noted).await?;
-            true
-        }))
+        Ok(transaction!(self, tx => change(Tx::from(&mut *tx), before, after, noted).await?))
     }
 
     /// Removes one; false where there is none.
     pub async fn remove_announcement(&self, id: AnnouncementId, noted: &Entry<'_>) -> Result<bool> {
-        let id = id.to_string();
-        Ok(transaction!(self, tx => {
-            query("DELETE FROM announcement_dismissals WHERE announcement_id = $1").bind(&id).execute(&mut *tx).await?;
-            let removed = query("DELETE FROM announcements WHERE id = $1").bind(&id).execute(&mut *tx).await?;
-            if removed.rows_affected() == 0 {
-                return Ok(false);
-            }
-            append_audit(&mut *tx, noted).await?;
-            true
-        }))
+        Ok(transaction!(self, tx => remove(Tx::from(&mut *tx), id, noted).await?))
     }
 
     /// Somebody does not want to see it any more; false where it is gone.
@@ -190,4 +153,84 @@ impl Db {
         });
         Ok(usize::try_from(gone).unwrap_or(usize::MAX))
     }
+}
+
+/// [`Db::add_announcement`] inside a transaction.
+pub(super) async fn add(
+    mut tx: Tx<'_>,
+    new: &Announcement,
+    once: Option<IdempotentRequest<'_>>,
+    noted: &Entry<'_>,
+) -> Result<()> {
+    let id = new.id.to_string();
+    tx.query(
+        "INSERT INTO announcements (id, level, text, starts_at, ends_at, on_login, changed_by, changed_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(&id)
+    .bind(new.level.as_str())
+    .bind(&new.text)
+    .bind(new.window.from.0)
+    .bind(new.window.to.map(|to| to.0))
+    .bind(new.on_login)
+    .bind(&new.changed_by)
+    .bind(new.changed_at.0)
+    .execute()
+    .await?;
+    if let Some(once) = once {
+        remember(tx.again(), once, &id, ChangedBy { actor: noted.actor, at: new.changed_at }).await?;
+    }
+    append_audit(tx, noted).await
+}
+
+/// [`Db::change_announcement`] inside a transaction.
+pub(super) async fn change(
+    mut tx: Tx<'_>,
+    before: &Announcement,
+    after: &Announcement,
+    noted: &Entry<'_>,
+) -> Result<bool> {
+    let id = before.id.to_string();
+    let sql = format!("{COLUMNS} WHERE id = $1");
+    let row: Option<Row> = tx.query(sqlx::AssertSqlSafe(sql)).bind(&id).first().await?;
+    if row.map(Row::announcement).transpose()?.as_ref() != Some(before) {
+        return Ok(false);
+    }
+    tx.query(
+        "UPDATE announcements SET level = $2, text = $3, starts_at = $4, ends_at = $5, on_login = $6,
+             changed_by = $7, changed_at = $8 WHERE id = $1",
+    )
+    .bind(&id)
+    .bind(after.level.as_str())
+    .bind(&after.text)
+    .bind(after.window.from.0)
+    .bind(after.window.to.map(|to| to.0))
+    .bind(after.on_login)
+    .bind(&after.changed_by)
+    .bind(after.changed_at.0)
+    .execute()
+    .await?;
+    if (before.level, &before.text) != (after.level, &after.text) {
+        tx.query("DELETE FROM announcement_dismissals WHERE announcement_id = $1").bind(&id).execute().await?;
+    }
+    append_audit(tx, noted).await?;
+    Ok(true)
+}
+
+/// [`Db::remove_announcement`] inside a transaction.
+pub(super) async fn remove(mut tx: Tx<'_>, id: AnnouncementId, noted: &Entry<'_>) -> Result<bool> {
+    let id = id.to_string();
+    tx.query("DELETE FROM announcement_dismissals WHERE announcement_id = $1").bind(&id).execute().await?;
+    if tx.query("DELETE FROM announcements WHERE id = $1").bind(&id).execute().await? == 0 {
+        return Ok(false);
+    }
+    append_audit(tx, noted).await?;
+    Ok(true)
+}
+
+/// Reads all that are not over yet inside a transaction, in the order in which they were made.
+pub(super) async fn current(mut tx: Tx<'_>, now: Timestamp) -> Result<Vec<Announcement>> {
+    let sql = format!("{COLUMNS} WHERE {NOT_OVER} ORDER BY id");
+    let rows: Vec<Row> = tx.query(sqlx::AssertSqlSafe(sql)).bind(now.0).all().await?;
+    rows.into_iter().map(Row::announcement).collect()
 }

@@ -7,13 +7,14 @@ use sqlx::{AssertSqlSafe, FromRow, query, query::QueryAs, query_as, query_scalar
 use super::{
     Db, Error, Result,
     audit::{ChangedBy, append_audit},
-    idempotency::{self, IdempotentRequest},
-    people::places,
+    idempotency::IdempotentRequest,
+    people::{places, remember},
     reading,
     search::{fold, pattern},
     sessions,
     settings::RAISE_GENERATION,
     transaction,
+    tx::Tx,
     types::parse,
 };
 use lyceum_model::{Group, GroupId, GroupName, Session, Timestamp, UserId, Username, user::State};
@@ -67,7 +68,7 @@ pub struct Membership {
 }
 
 #[derive(FromRow)]
-struct Row {
+pub(super) struct Row {
     id: String,
     source: String,
     subject: String,
@@ -77,7 +78,7 @@ struct Row {
 }
 
 impl Row {
-    fn group(self) -> Result<Group> {
+    pub(super) fn group(self) -> Result<Group> {
         Ok(Group {
             id: parse(&self.id, "group id")?,
             name: self.name,
@@ -274,22 +275,7 @@ impl Db {
         by: ChangedBy<'_>,
     ) -> Result<GroupId> {
         let id = GroupId::new();
-        let text = id.to_string();
-        transaction!(self, tx => {
-            let taken: i64 = query_scalar("SELECT COUNT(*) FROM groups WHERE name = $1")
-                .bind(name.as_str()).fetch_one(&mut *tx).await?;
-            if taken > 0 {
-                return Err(Error::Unique);
-            }
-            query("INSERT INTO groups (id, source, subject, name, created_at, folded_name)
-                 VALUES ($1, 'local', $1, $2, $3, $4)")
-                .bind(&text).bind(name.as_str()).bind(by.at.0).bind(fold(name.as_str())).execute(&mut *tx).await?;
-            if let Some(once) = once {
-                query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&text)
-                    .bind(by.at.0).execute(&mut *tx).await?;
-            }
-            append_audit(&mut *tx, &by.did("group.add", name.as_str(), "")).await?;
-        });
+        transaction!(self, tx => add(Tx::from(&mut *tx), id, name, once, by).await?);
         Ok(id)
     }
 
@@ -315,82 +301,128 @@ impl Db {
 
     /// Removes a group that was made here, or that its directory no longer has, with its limits; its people stay.
     pub async fn remove_group(&self, group: GroupId, by: ChangedBy<'_>) -> Result<bool> {
-        let group = group.to_string();
-        let removed = transaction!(self, tx => {
-            let name: Option<String> = query_scalar(
-                "SELECT name FROM groups WHERE id = $1 AND (source = 'local' OR absent_since IS NOT NULL)")
-                .bind(&group).fetch_optional(&mut *tx).await?;
-            let Some(name) = name else { return Ok(false) };
-            for table in ["group_members", "group_managers", "group_invitations", "counted_sessions"] {
-                let sql = format!("DELETE FROM {table} WHERE group_id = $1");
-                query(AssertSqlSafe(sql)).bind(&group).execute(&mut *tx).await?;
-            }
-            query("DELETE FROM quota_limits WHERE scope = 'group' AND scope_id = $1").bind(&group).execute(&mut *tx).await?;
-            query("DELETE FROM groups WHERE id = $1").bind(&group).execute(&mut *tx).await?;
-            query(RAISE_GENERATION).execute(&mut *tx).await?;
-            append_audit(&mut *tx, &by.did("group.remove", &name, "")).await?;
-            true
-        });
-        Ok(removed)
+        Ok(transaction!(self, tx => remove(Tx::from(&mut *tx), group, by).await?))
     }
 
     /// Puts somebody into a group that was made here, or takes them out; whether that changed anything.
     pub async fn set_member(&self, group: GroupId, user: UserId, is: bool, by: ChangedBy<'_>) -> Result<bool> {
-        let (action, sql) = if is {
-            (
-                "group.member_add",
-                "INSERT INTO group_members (group_id, user_id)
-             SELECT id, $2 FROM groups WHERE id = $1 AND source = 'local' ON CONFLICT (group_id, user_id) DO NOTHING",
-            )
-        } else {
-            ("group.member_remove", REMOVE_MEMBER)
-        };
-        self.change_people(action, sql, group, user, by).await
+        Ok(transaction!(self, tx => set_member(Tx::from(&mut *tx), group, user, is, by).await?))
     }
 
     /// Takes somebody out of a group that was made here, by their own wish; whether they were in it.
     pub async fn leave_group(&self, group: GroupId, user: UserId, by: ChangedBy<'_>) -> Result<bool> {
-        self.change_people("group.leave", REMOVE_MEMBER, group, user, by).await
+        Ok(transaction!(self, tx =>
+            change_people(Tx::from(&mut *tx), "group.leave", REMOVE_MEMBER, (group, user), by).await?))
     }
 
     /// Makes somebody a manager of a group of any source, or ends it; whether that changed anything.
     pub async fn set_manager(&self, group: GroupId, user: UserId, is: bool, by: ChangedBy<'_>) -> Result<bool> {
-        let (action, sql) = if is {
-            (
-                "group.manager_add",
-                "INSERT INTO group_managers (group_id, user_id) VALUES ($1, $2) ON CONFLICT (group_id, user_id) DO NOTHING",
-            )
-        } else {
-            ("group.manager_remove", "DELETE FROM group_managers WHERE group_id = $1 AND user_id = $2")
-        };
-        self.change_people(action, sql, group, user, by).await
+        Ok(transaction!(self, tx => set_manager(Tx::from(&mut *tx), group, user, is, by).await?))
     }
+}
 
-    async fn change_people(
-        &self,
-        action: &str,
-        sql: &'static str,
-        group: GroupId,
-        user: UserId,
-        by: ChangedBy<'_>,
-    ) -> Result<bool> {
-        let (group, user) = (group.to_string(), user.to_string());
-        let changed = transaction!(self, tx => {
-            let changed = query(sql).bind(&group).bind(&user).execute(&mut *tx).await?.rows_affected();
-            if action == "group.member_add" {
-                // Whoever is in it is invited no longer, and nothing that was declined is held against anybody.
-                query("DELETE FROM group_invitations WHERE group_id = $1 AND user_id = $2")
-                    .bind(&group).bind(&user).execute(&mut *tx).await?;
-            }
-            if changed > 0 {
-                query(RAISE_GENERATION).execute(&mut *tx).await?;
-                let (group, user): (String, String) =
-                    query_as("SELECT groups.name, users.name FROM groups, users WHERE groups.id = $1 AND users.id = $2")
-                        .bind(&group).bind(&user).fetch_one(&mut *tx).await?;
-                append_audit(&mut *tx, &by.did(action, &group, &user)).await?;
-            }
-            changed
-        });
-        Ok(changed > 0)
+/// [`Db::add_group`] inside a transaction, which an error has to roll back.
+pub(super) async fn add(
+    mut tx: Tx<'_>,
+    id: GroupId,
+    name: &GroupName,
+    once: Option<IdempotentRequest<'_>>,
+    by: ChangedBy<'_>,
+) -> Result<()> {
+    let text = id.to_string();
+    let (taken,): (i64,) = tx.query("SELECT COUNT(*) FROM groups WHERE name = $1").bind(name.as_str()).one().await?;
+    if taken > 0 {
+        return Err(Error::Unique);
     }
+    tx.query(
+        "INSERT INTO groups (id, source, subject, name, created_at, folded_name)
+             VALUES ($1, 'local', $1, $2, $3, $4)",
+    )
+    .bind(&text)
+    .bind(name.as_str())
+    .bind(by.at.0)
+    .bind(fold(name.as_str()))
+    .execute()
+    .await?;
+    if let Some(once) = once {
+        remember(tx.again(), once, &text, by).await?;
+    }
+    append_audit(tx, &by.did("group.add", name.as_str(), "")).await
+}
+
+/// [`Db::remove_group`] inside a transaction.
+pub(super) async fn remove(mut tx: Tx<'_>, group: GroupId, by: ChangedBy<'_>) -> Result<bool> {
+    let group = group.to_string();
+    let name: Option<(String,)> = tx
+        .query("SELECT name FROM groups WHERE id = $1 AND (source = 'local' OR absent_since IS NOT NULL)")
+        .bind(&group)
+        .first()
+        .await?;
+    let Some((name,)) = name else { return Ok(false) };
+    for table in ["group_members", "group_managers", "group_invitations", "counted_sessions"] {
+        let sql = format!("DELETE FROM {table} WHERE group_id = $1");
+        tx.query(AssertSqlSafe(sql)).bind(&group).execute().await?;
+    }
+    tx.query("DELETE FROM quota_limits WHERE scope = 'group' AND scope_id = $1").bind(&group).execute().await?;
+    tx.query("DELETE FROM groups WHERE id = $1").bind(&group).execute().await?;
+    tx.query(RAISE_GENERATION).execute().await?;
+    append_audit(tx, &by.did("group.remove", &name, "")).await?;
+    Ok(true)
+}
+
+/// [`Db::set_member`] inside a transaction.
+pub(super) async fn set_member(tx: Tx<'_>, group: GroupId, user: UserId, is: bool, by: ChangedBy<'_>) -> Result<bool> {
+    let (action, sql) = if is {
+        (
+            "group.member_add",
+            "INSERT INTO group_members (group_id, user_id)
+             SELECT id, $2 FROM groups WHERE id = $1 AND source = 'local' ON CONFLICT (group_id, user_id) DO NOTHING",
+        )
+    } else {
+        ("group.member_remove", REMOVE_MEMBER)
+    };
+    change_people(tx, action, sql, (group, user), by).await
+}
+
+/// [`Db::set_manager`] inside a transaction.
+pub(super) async fn set_manager(tx: Tx<'_>, group: GroupId, user: UserId, is: bool, by: ChangedBy<'_>) -> Result<bool> {
+    let (action, sql) = if is {
+        (
+            "group.manager_add",
+            "INSERT INTO group_managers (group_id, user_id) VALUES ($1, $2) ON CONFLICT (group_id, user_id) DO NOTHING",
+        )
+    } else {
+        ("group.manager_remove", "DELETE FROM group_managers WHERE group_id = $1 AND user_id = $2")
+    };
+    change_people(tx, action, sql, (group, user), by).await
+}
+
+async fn change_people(
+    mut tx: Tx<'_>,
+    action: &str,
+    sql: &'static str,
+    (group, user): (GroupId, UserId),
+    by: ChangedBy<'_>,
+) -> Result<bool> {
+    let (group, user) = (group.to_string(), user.to_string());
+    let changed = tx.query(sql).bind(&group).bind(&user).execute().await?;
+    if action == "group.member_add" {
+        // Whoever is in it is invited no longer, and nothing that was declined is held against anybody.
+        tx.query("DELETE FROM group_invitations WHERE group_id = $1 AND user_id = $2")
+            .bind(&group)
+            .bind(&user)
+            .execute()
+            .await?;
+    }
+    if changed > 0 {
+        tx.query(RAISE_GENERATION).execute().await?;
+        let (group, user): (String, String) = tx
+            .query("SELECT groups.name, users.name FROM groups, users WHERE groups.id = $1 AND users.id = $2")
+            .bind(&group)
+            .bind(&user)
+            .one()
+            .await?;
+        append_audit(tx, &by.did(action, &group, &user)).await?;
+    }
+    Ok(changed > 0)
 }

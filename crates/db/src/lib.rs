@@ -3,6 +3,7 @@
 //! functions. Rules live elsewhere; the functions here say what is stored, what is read, and
 //! which state a change expects.
 
+pub mod account_invitations;
 pub mod admit;
 pub mod announcements;
 pub mod audit;
@@ -44,6 +45,7 @@ mod search;
 pub mod sessions;
 pub mod settings;
 pub mod shell_jobs;
+pub mod site;
 pub mod storage;
 pub mod sweeps;
 pub mod tokens;

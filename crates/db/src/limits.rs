@@ -2,13 +2,12 @@
 //! row in the audit log for each level. What the author saw, and how far they may go, is
 //! looked at inside the same transaction: between the look and the change nobody comes.
 
-use sqlx::{query, query_as, query_scalar};
-
 use super::{
     Db, Result,
     audit::{Entry, append_audit},
     quotas::{AT_LEVEL, GROUP, GroupRow, Level, QuotaGroup, SetLimit, SetRow, Version},
     transaction,
+    tx::Tx,
 };
 use lyceum_model::{
     FieldError, Timestamp,
@@ -104,63 +103,70 @@ const MARK: &str = "UPDATE groups SET chargeable = COALESCE($2, chargeable), res
 impl Db {
     /// Changes what is set at some levels: all of it or nothing.
     pub async fn change_limits(&self, changes: &[LevelChange], author: &Author<'_>) -> Result<Outcome> {
-        transaction!(self, tx => {
-            let mut subjects = Vec::with_capacity(changes.len());
-            for change in changes {
-                let (scope, id) = change.level.key();
-                let user: Option<String> = match change.level {
-                    Level::User(_) => {
-                        query_scalar("SELECT name FROM users WHERE id = $1").bind(&id).fetch_optional(&mut *tx).await?
-                    }
-                    _ => None,
-                };
-                let group: Option<GroupRow> = match change.level {
-                    Level::Group(_) => query_as(GROUP).bind(&id).fetch_optional(&mut *tx).await?,
-                    _ => None,
-                };
-                let group = group.map(GroupRow::group).transpose()?;
-                let subject = match (change.level, user, &group) {
-                    (Level::User(_), Some(name), _) => name,
-                    (Level::Group(_), _, Some(group)) => format!("group {}", group.name),
-                    (Level::User(_) | Level::Group(_), ..) => return Ok(Outcome::Gone(change.level)),
-                    (Level::Default | Level::Cluster, ..) => scope.to_owned(),
-                };
-                let rows: Vec<SetRow> = query_as(AT_LEVEL).bind(scope).bind(&id).fetch_all(&mut *tx).await?;
-                let stored = rows.into_iter().map(SetRow::limit).collect::<Result<Vec<_>>>()?;
-                if let Some(objection) = objection(change, author, &stored, group.as_ref()) {
-                    return Ok(objection);
-                }
-                let change = change.by(author);
-                let detail = change.audit_detail(&stored, group.as_ref());
-                subjects.push((change, subject, detail));
+        Ok(transaction!(self, tx => {
+            let outcome = change(Tx::from(&mut *tx), changes, author).await?;
+            if outcome != Outcome::Done {
+                return Ok(outcome);
             }
-            for (change, subject, detail) in &subjects {
-                let (scope, id) = change.level.key();
-                for Change { kind, field, to } in &change.changes {
-                    let (kind, field) = (kind.as_str(), field.name());
-                    match to {
-                        Some(terms) => query(SET)
-                            .bind(scope).bind(&id).bind(kind).bind(&*field).bind(terms.value)
-                            .bind(terms.expires_at.map(|end| end.0)).bind(&terms.note).bind(author.name).bind(author.at.0)
-                            .execute(&mut *tx).await?,
-                        None => query(INHERIT).bind(scope).bind(&id).bind(kind).bind(&*field).execute(&mut *tx).await?,
-                    };
-                    // An administrator's word takes the place of what managers gave.
-                    if kind == Kind::Each.as_str() {
-                        query(INHERIT).bind(scope).bind(&id).bind(Kind::Raised.as_str()).bind(&*field)
-                            .execute(&mut *tx).await?;
-                    }
-                }
-                if let Level::Group(_) = change.level {
-                    query(MARK).bind(&id).bind(change.marks.chargeable).bind(change.marks.restrictive)
-                        .execute(&mut *tx).await?;
-                }
-                let (at, actor, action) = (author.at, author.name, "quota.change");
-                append_audit(&mut *tx, &Entry { at, actor, action, subject, detail }).await?;
-            }
-        });
-        Ok(Outcome::Done)
+            outcome
+        }))
     }
+}
+
+/// [`Db::change_limits`] inside a transaction, which any other outcome than `Done` has to roll back.
+pub(super) async fn change(mut tx: Tx<'_>, changes: &[LevelChange], author: &Author<'_>) -> Result<Outcome> {
+    let mut subjects = Vec::with_capacity(changes.len());
+    for change in changes {
+        let (scope, id) = change.level.key();
+        let user: Option<(String,)> = match change.level {
+            Level::User(_) => tx.query("SELECT name FROM users WHERE id = $1").bind(&id).first().await?,
+            _ => None,
+        };
+        let group: Option<GroupRow> = match change.level {
+            Level::Group(_) => tx.query(GROUP).bind(&id).first().await?,
+            _ => None,
+        };
+        let group = group.map(GroupRow::group).transpose()?;
+        let subject = match (change.level, user, &group) {
+            (Level::User(_), Some((name,)), _) => name,
+            (Level::Group(_), _, Some(group)) => format!("group {}", group.name),
+            (Level::User(_) | Level::Group(_), ..) => return Ok(Outcome::Gone(change.level)),
+            (Level::Default | Level::Cluster, ..) => scope.to_owned(),
+        };
+        let rows: Vec<SetRow> = tx.query(AT_LEVEL).bind(scope).bind(&id).all().await?;
+        let stored = rows.into_iter().map(SetRow::limit).collect::<Result<Vec<_>>>()?;
+        if let Some(objection) = objection(change, author, &stored, group.as_ref()) {
+            return Ok(objection);
+        }
+        let change = change.by(author);
+        let detail = change.audit_detail(&stored, group.as_ref());
+        subjects.push((change, subject, detail));
+    }
+    for (change, subject, detail) in &subjects {
+        let (scope, id) = change.level.key();
+        for Change { kind, field, to } in &change.changes {
+            let (kind, field) = (kind.as_str(), field.name());
+            match to {
+                Some(terms) => {
+                    let set = tx.query(SET).bind(scope).bind(&id).bind(kind).bind(&*field).bind(terms.value);
+                    let set = set.bind(terms.expires_at.map(|end| end.0)).bind(&terms.note);
+                    set.bind(author.name).bind(author.at.0).execute().await?
+                }
+                None => tx.query(INHERIT).bind(scope).bind(&id).bind(kind).bind(&*field).execute().await?,
+            };
+            // An administrator's word takes the place of what managers gave.
+            if kind == Kind::Each.as_str() {
+                let raised = tx.query(INHERIT).bind(scope).bind(&id).bind(Kind::Raised.as_str()).bind(&*field);
+                raised.execute().await?;
+            }
+        }
+        if let Level::Group(_) = change.level {
+            tx.query(MARK).bind(&id).bind(change.marks.chargeable).bind(change.marks.restrictive).execute().await?;
+        }
+        let (at, actor, action) = (author.at, author.name, "quota.change");
+        append_audit(tx.again(), &Entry { at, actor, action, subject, detail }).await?;
+    }
+    Ok(Outcome::Done)
 }
 
 impl LevelChange {
@@ -181,7 +187,8 @@ impl LevelChange {
 
     /// In words, for the audit log, with what was there before: `gpus=2 until … (why), was 1;
     /// total.cpus=inherit, was 8; chargeable=yes, was no`.
-    fn audit_detail(&self, stored: &[SetLimit], group: Option<&QuotaGroup>) -> String {
+    #[must_use]
+    pub fn audit_detail(&self, stored: &[SetLimit], group: Option<&QuotaGroup>) -> String {
         let word = |is: bool| if is { "yes" } else { "no" };
         let change = |change: &Change| {
             let before = stored.iter().find(|limit| (limit.kind, &limit.field) == (change.kind, &change.field));

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use sqlx::{AssertSqlSafe, FromRow, query, query::QueryAs, query_as, query_scalar};
+use sqlx::{AssertSqlSafe, FromRow, query::QueryAs, query_as, query_scalar};
 
 use super::{
     Db, Error, Result,
@@ -14,6 +14,7 @@ use super::{
     search::{Named, by_parts, fold, pattern},
     settings::RAISE_GENERATION,
     transaction,
+    tx::Tx,
     types::parse,
     users::{COLUMNS, NewUser, Row},
 };
@@ -230,21 +231,7 @@ impl Db {
         by: ChangedBy<'_>,
     ) -> Result<UserId> {
         let id = UserId::new();
-        let text = id.to_string();
-        transaction!(self, tx => {
-            query("INSERT INTO users
-                 (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at,
-                     folded_display_name)
-                 VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8, $9)")
-                .bind(&text).bind(new.name.as_str()).bind(new.display_name).bind(new.unix_name).bind(new.role.as_str())
-                .bind(false).bind(new.password_hash).bind(by.at.0).bind(fold(new.display_name))
-                .execute(&mut *tx).await?;
-            if let Some(once) = once {
-                query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&text)
-                    .bind(by.at.0).execute(&mut *tx).await?;
-            }
-            append_audit(&mut *tx, &by.did("user.add", new.name.as_str(), new.role.as_str())).await?;
-        });
+        transaction!(self, tx => add(Tx::from(&mut *tx), id, new, once, by).await?);
         Ok(id)
     }
 
@@ -252,75 +239,145 @@ impl Db {
     /// once. Answers whether anything was not as it should be before.
     /// [`Error::LastAdmin`] when nobody would be left who can sign in as administrator.
     pub async fn change_user(&self, id: UserId, change: &UserChange<'_>, by: ChangedBy<'_>) -> Result<bool> {
-        let id = id.to_string();
-        let ends_logins = change.disabled == Some(true) || change.password_hash.is_some();
-        let changed = transaction!(self, tx => {
-            let before: Option<PreviousUser> =
-                query_as("SELECT name, display_name, role, directory_role, disabled FROM users WHERE id = $1")
-                    .bind(&id).fetch_optional(&mut *tx).await?;
-            let Some(before) = before else { return Ok(false) };
-            let deeds = before.deeds(change);
-            if deeds.is_empty() {
-                return Ok(false);
-            }
-            let stays = before.directory_role.as_deref() == Some(Role::Admin.as_str());
-            let lowered = change.role.is_some_and(|role| role < Role::Admin) && !stays;
-            if change.disabled == Some(true) || lowered {
-                let (they, others) = (
-                    format!("SELECT COUNT(*) FROM users WHERE {STANDING_ADMIN} AND id = $1"),
-                    format!("SELECT COUNT(*) FROM users WHERE {STANDING_ADMIN} AND id <> $1"),
-                );
-                let they: i64 = query_scalar(AssertSqlSafe(they)).bind(&id).fetch_one(&mut *tx).await?;
-                let others: i64 = query_scalar(AssertSqlSafe(others)).bind(&id).fetch_one(&mut *tx).await?;
-                if they > 0 && others == 0 {
-                    return Err(Error::LastAdmin);
-                }
-            }
-            query("UPDATE users SET display_name = COALESCE($2, display_name), role = COALESCE($3, role),
-                     disabled = COALESCE($4, disabled), password_hash = COALESCE($5, password_hash),
-                     folded_display_name = COALESCE($6, folded_display_name) WHERE id = $1")
-                .bind(&id).bind(change.display_name).bind(change.role.map(Role::as_str)).bind(change.disabled)
-                .bind(change.password_hash).bind(change.display_name.map(fold)).execute(&mut *tx).await?;
-            if ends_logins {
-                query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
-            }
-            query(RAISE_GENERATION).execute(&mut *tx).await?;
-            for (action, detail) in &deeds {
-                append_audit(&mut *tx, &by.did(action, &before.name, detail)).await?;
-            }
-            true
-        });
-        Ok(changed)
+        Ok(transaction!(self, tx => change_account(Tx::from(&mut *tx), id, change, by).await?))
     }
 
     /// Removes a local account that was never used, with its tokens, groups and limits. False
     /// where it was used, so that its history has to stay; [`Error::LastAdmin`] as above.
     pub async fn remove_user(&self, id: UserId, by: ChangedBy<'_>) -> Result<bool> {
-        let id = id.to_string();
-        let removed = transaction!(self, tx => {
-            let unused: Option<String> = query_scalar("SELECT name FROM users WHERE id = $1 AND source = 'local'
-                     AND last_seen_at IS NULL
-                     AND NOT EXISTS (SELECT 1 FROM sessions WHERE owner = $1)
-                     AND NOT EXISTS (SELECT 1 FROM tokens WHERE user_id = $1 AND last_used_at IS NOT NULL)")
-                .bind(&id).fetch_optional(&mut *tx).await?;
-            let Some(name) = unused else { return Ok(false) };
-            let others = format!("SELECT COUNT(*) FROM users WHERE {STANDING_ADMIN} AND id <> $1");
-            let others: i64 = query_scalar(AssertSqlSafe(others)).bind(&id).fetch_one(&mut *tx).await?;
-            if others == 0 {
-                return Err(Error::LastAdmin);
-            }
-            let theirs =
-                ["logins", "tokens", "idempotency", "group_members", "group_managers", "group_invitations", "announcement_dismissals",
-                 "notification_wishes", "notifications", "notification_events"];
-            for table in theirs {
-                query(AssertSqlSafe(format!("DELETE FROM {table} WHERE user_id = $1"))).bind(&id).execute(&mut *tx).await?;
-            }
-            query("DELETE FROM quota_limits WHERE scope = 'user' AND scope_id = $1").bind(&id).execute(&mut *tx).await?;
-            query("DELETE FROM users WHERE id = $1").bind(&id).execute(&mut *tx).await?;
-            query(RAISE_GENERATION).execute(&mut *tx).await?;
-            append_audit(&mut *tx, &by.did("user.remove", &name, "")).await?;
-            true
-        });
-        Ok(removed)
+        Ok(transaction!(self, tx => remove_account(Tx::from(&mut *tx), id, by).await?))
     }
+}
+
+/// Adds an account inside a transaction.
+pub(super) async fn add(
+    mut tx: Tx<'_>,
+    id: UserId,
+    new: NewUser<'_>,
+    once: Option<IdempotentRequest<'_>>,
+    by: ChangedBy<'_>,
+) -> Result<()> {
+    let text = id.to_string();
+    tx.query(
+        "INSERT INTO users
+             (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at,
+                 folded_display_name)
+             VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8, $9)",
+    )
+    .bind(&text)
+    .bind(new.name.as_str())
+    .bind(new.display_name)
+    .bind(new.unix_name)
+    .bind(new.role.as_str())
+    .bind(false)
+    .bind(new.password_hash)
+    .bind(by.at.0)
+    .bind(fold(new.display_name))
+    .execute()
+    .await?;
+    if let Some(once) = once {
+        remember(tx.again(), once, &text, by).await?;
+    }
+    append_audit(tx, &by.did("user.add", new.name.as_str(), new.role.as_str())).await
+}
+
+/// Remembers the Idempotency-Key of a request and the id that it made.
+pub(super) async fn remember(mut tx: Tx<'_>, once: IdempotentRequest<'_>, made: &str, by: ChangedBy<'_>) -> Result<()> {
+    let added = tx.query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash);
+    added.bind(made).bind(by.at.0).execute().await.map(drop)
+}
+
+/// [`Db::change_user`] inside a transaction, which an error has to roll back.
+pub(super) async fn change_account(
+    mut tx: Tx<'_>,
+    id: UserId,
+    change: &UserChange<'_>,
+    by: ChangedBy<'_>,
+) -> Result<bool> {
+    let id = id.to_string();
+    let before: Option<PreviousUser> = tx
+        .query("SELECT name, display_name, role, directory_role, disabled FROM users WHERE id = $1")
+        .bind(&id)
+        .first()
+        .await?;
+    let Some(before) = before else { return Ok(false) };
+    let deeds = before.deeds(change);
+    if deeds.is_empty() {
+        return Ok(false);
+    }
+    let stays = before.directory_role.as_deref() == Some(Role::Admin.as_str());
+    let lowered = change.role.is_some_and(|role| role < Role::Admin) && !stays;
+    if change.disabled == Some(true) || lowered {
+        let they = standing_admins(tx.again(), &id, "=").await?;
+        let others = standing_admins(tx.again(), &id, "<>").await?;
+        if they > 0 && others == 0 {
+            return Err(Error::LastAdmin);
+        }
+    }
+    tx.query(
+        "UPDATE users SET display_name = COALESCE($2, display_name), role = COALESCE($3, role),
+             disabled = COALESCE($4, disabled), password_hash = COALESCE($5, password_hash),
+             folded_display_name = COALESCE($6, folded_display_name) WHERE id = $1",
+    )
+    .bind(&id)
+    .bind(change.display_name)
+    .bind(change.role.map(Role::as_str))
+    .bind(change.disabled)
+    .bind(change.password_hash)
+    .bind(change.display_name.map(fold))
+    .execute()
+    .await?;
+    if change.disabled == Some(true) || change.password_hash.is_some() {
+        tx.query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute().await?;
+    }
+    tx.query(RAISE_GENERATION).execute().await?;
+    for (action, detail) in &deeds {
+        append_audit(tx.again(), &by.did(action, &before.name, detail)).await?;
+    }
+    Ok(true)
+}
+
+/// Counts the administrators who can sign in and whose id compares to this one so.
+async fn standing_admins(mut tx: Tx<'_>, id: &str, comparison: &str) -> Result<i64> {
+    let sql = format!("SELECT COUNT(*) FROM users WHERE {STANDING_ADMIN} AND id {comparison} $1");
+    let (count,): (i64,) = tx.query(AssertSqlSafe(sql)).bind(id).one().await?;
+    Ok(count)
+}
+
+/// A local account that nobody ever used.
+pub(super) const UNUSED: &str = "source = 'local' AND last_seen_at IS NULL
+     AND NOT EXISTS (SELECT 1 FROM sessions WHERE owner = users.id)
+     AND NOT EXISTS (SELECT 1 FROM tokens WHERE user_id = users.id AND last_used_at IS NOT NULL)";
+
+/// [`Db::remove_user`] inside a transaction, which an error has to roll back.
+pub(super) async fn remove_account(mut tx: Tx<'_>, id: UserId, by: ChangedBy<'_>) -> Result<bool> {
+    let id = id.to_string();
+    let unused = format!("SELECT name FROM users WHERE id = $1 AND {UNUSED}");
+    let unused: Option<(String,)> = tx.query(AssertSqlSafe(unused)).bind(&id).first().await?;
+    let Some((name,)) = unused else { return Ok(false) };
+    if standing_admins(tx.again(), &id, "<>").await? == 0 {
+        return Err(Error::LastAdmin);
+    }
+    let theirs = [
+        "logins",
+        "tokens",
+        "idempotency",
+        "group_members",
+        "group_managers",
+        "group_invitations",
+        "account_invitations",
+        "announcement_dismissals",
+        "notification_wishes",
+        "notifications",
+        "notification_events",
+    ];
+    for table in theirs {
+        let sql = format!("DELETE FROM {table} WHERE user_id = $1");
+        tx.query(AssertSqlSafe(sql)).bind(&id).execute().await?;
+    }
+    tx.query("DELETE FROM quota_limits WHERE scope = 'user' AND scope_id = $1").bind(&id).execute().await?;
+    tx.query("DELETE FROM users WHERE id = $1").bind(&id).execute().await?;
+    tx.query(RAISE_GENERATION).execute().await?;
+    append_audit(tx, &by.did("user.remove", &name, "")).await?;
+    Ok(true)
 }

@@ -259,7 +259,7 @@ impl Announcements {
 }
 
 /// An announcement, for the audit log.
-fn audit_detail(one: &Announcement) -> String {
+pub(crate) fn audit_detail(one: &Announcement) -> String {
     let login = if one.on_login { ", on the sign-in page too" } else { "" };
     format!("{} {}{login}: {}", one.level, span(one.window.from, one.window.to), one.text)
 }

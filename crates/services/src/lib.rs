@@ -20,5 +20,6 @@ pub mod retention;
 pub mod runs;
 pub mod scheduler;
 pub mod sessions;
+pub mod site;
 pub mod sweeps;
 pub mod telemetry;

@@ -14,7 +14,7 @@ use crate::{
     db::limits::GroupFlags,
     model::{
         FieldError, Timestamp,
-        quota::{Change, Field, Kind, Terms, Unit},
+        quota::{Change, Kind, Terms},
     },
     web::error::{Error, Result},
 };
@@ -102,47 +102,17 @@ impl Fields {
         let mut changes = Vec::new();
         for (name, value) in self.0 {
             let place = format!("{prefix}{name}");
-            let Some(field) = Field::parse(&name) else {
-                faults.push(FieldError::new(&place, "unknown_field", "This is not a quota field."));
-                continue;
-            };
-            if kind == Kind::Total && !field.has_total() {
-                faults.push(FieldError::new(
-                    &place,
-                    "not_a_total",
-                    "This field has no total: it can only be limited for each user.",
-                ));
-                continue;
-            }
-            match value {
-                Value::Null => changes.push(Change { kind, field, to: None }),
-                Value::Number(number) if number.as_i64().is_some_and(|number| number >= -1) => {
-                    let terms = |value| Terms { value, expires_at: about.expires_at, note: about.note.clone() };
-                    changes.push(Change { kind, field, to: number.as_i64().map(terms) });
+            match Change::read(kind, &name, &value, &place) {
+                Ok(mut change) => {
+                    if let Some(terms) = &mut change.to {
+                        (terms.expires_at, terms.note) = (about.expires_at, about.note.clone());
+                    }
+                    changes.push(change);
                 }
-                value => faults.push(FieldError::new(&place, "invalid_value", misread(&field, &value))),
+                Err(fault) => faults.push(fault),
             }
         }
         changes
-    }
-}
-
-/// What to write instead of a value that is none: a size or a time as people say it is told in
-/// the number that was meant.
-fn misread(field: &Field, value: &Value) -> String {
-    let wanted = match field.unit() {
-        Unit::Bytes => "This must be a whole number of bytes",
-        Unit::Seconds => "This must be a whole number of seconds",
-        Unit::Hours => "This must be a whole number of hours",
-        Unit::Count => "This must be a whole number from 0",
-    };
-    let meant = value.as_str().and_then(|text| Some((text, field.read(text).ok()?)));
-    match meant {
-        Some((text, number)) => {
-            let text: String = text.trim().chars().take(40).collect();
-            format!("{wanted}, not text: for “{text}” write {number}.")
-        }
-        None => format!("{wanted}, for example {}. Use -1 for unlimited, null to inherit.", field.in_json()),
     }
 }
 

@@ -37,7 +37,7 @@ use super::{
     extract::{Admin, GroupReader, Json, Operator},
 };
 use crate::{
-    admission::{ChangePreview, QuotaStatus},
+    admission::{ChangePreview, QuotaStatus, slurm_limits::READ_ONLY},
     auth::Principal,
     db::{
         limits::{Author, LevelChange, Outcome},
@@ -170,10 +170,6 @@ pub struct SeveralChanged {
 
 /// So many of somebody's refusals are told: as many as are kept.
 const REFUSALS: i64 = 20;
-
-const READ_ONLY: &str = "Slurm keeps the limits of this cluster, and the portal only reads them. Change them with \
-                         sacctmgr. For limits that Slurm does not have, use `lyceum admin quota set` on the portal’s \
-                         machine.";
 
 /// More are not changed at once.
 const MAX_CHANGES: usize = 500;

@@ -2,7 +2,10 @@
 
 use askama::Template;
 
-use crate::web::page::{Layout, filters};
+use crate::{
+    model::FieldError,
+    web::page::{Layout, filters},
+};
 
 /// `/login`. Posts `username`, `password`, `next`, `csrf_token`.
 #[derive(Debug, Template)]
@@ -25,6 +28,22 @@ pub struct Login {
     pub by_proxy: Option<String>,
     /// Where the proxy signs people out.
     pub leave: Option<String>,
+}
+
+/// `/welcome`. Posts `code`, `password`, `password_again`, `csrf_token`.
+#[derive(Debug, Template)]
+#[template(path = "welcome.html")]
+pub struct Welcome {
+    pub layout: Layout,
+    /// What was typed, kept after a failure.
+    pub code: String,
+    pub error: Option<FieldError>,
+}
+
+impl Welcome {
+    fn is_at(&self, field: &str) -> bool {
+        self.error.as_ref().is_some_and(|error| error.field == field)
+    }
 }
 
 /// `/docs/api`: a frame that `api-docs.js` fills from the API's own description.

@@ -62,7 +62,7 @@ pub use datasets::{
     NewDatasetPage, SideBar,
 };
 pub use drawn::{Drawing, DrawnObject, LegendLine, colour_of, legend_line, legend_of};
-pub use entry::{ApiDocs, Login};
+pub use entry::{ApiDocs, Login, Welcome};
 pub use error::{ErrorLink, ErrorPage, Explanation, Problem, explain};
 pub use evaluation::{HeatCell, HeatMap, MeasuredSplit, shown_metric};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};

@@ -123,7 +123,7 @@ async fn fill(db: &Db) -> UserId {
     user
 }
 
-/// Fills the tables that came later: tags of jobs, and images.
+/// Fills the tables that came later: tags of jobs, images, and invitations into accounts.
 async fn fill_later_tables(db: &Db, user: UserId) {
     let mine = JobFilter { owner: Some(user), limit: 1, ..JobFilter::default() };
     let job = db.list_jobs(mine).await.unwrap().remove(0);
@@ -141,6 +141,7 @@ async fn fill_later_tables(db: &Db, user: UserId) {
     let (name, reference) = (image.name, image.reference);
     let digest = ImageDigest { name, reference, digest: "sha256:00".to_owned(), pulled_at: START };
     db.set_image_digest(&digest).await.unwrap();
+    super::site::invite_into_account(db, "newcomer").await;
 }
 
 /// Everything, through the functions that read it.

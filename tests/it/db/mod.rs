@@ -33,6 +33,7 @@ pub mod runs;
 mod scans;
 pub mod sessions;
 mod shell_jobs;
+mod site;
 mod storage;
 pub mod sweeps;
 mod together;

@@ -266,6 +266,8 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/openapi.json", "", [200, 200, 200, 200, 200, 401, 200]),
     row("GET", "/login", "", [200, 303, 303, 303, 200, 401, 200]),
     row("POST", "/login", "username=nobody&password=x", [401, 401, 401, 401, 401, 401, 401]),
+    row("GET", "/welcome", "", [200, 200, 200, 200, 200, 200, 200]),
+    row("POST", "/welcome", "code=x&password=y", [422, 422, 422, 422, 422, 422, 422]),
     row("POST", "/logout", "", [303, 303, 303, 303, 303, 401, 303]),
     row("GET", "/", "", [303, 200, 200, 200, 200, 401, 303]),
     row("GET", "/events", "", [303, 200, 200, 200, 200, 401, 303]),
@@ -347,6 +349,8 @@ const MATRIX: &[Row] = &[
     row("DELETE", "/api/v1/groups/{group}/invitations/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
     row("GET", "/api/v1/groups/{group}/sessions", "", [401, 403, 403, 200, 403, 401, 401]),
     row("POST", "/api/v1/groups/{group}/stop", "", [401, 403, 403, 202, 403, 401, 401]),
+    row("GET", "/api/v1/site", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("POST", "/api/v1/site/apply", "{}", [401, 403, 403, 200, 403, 401, 401]),
     // Before "third" becomes an operator, whom nobody invites.
     row("POST", "/admin/groups/{group}/invitations", "name=third", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/groups/{group}/invitations/{name}/withdraw", "a=b", [401, 403, 403, 303, 403, 401, 401]),

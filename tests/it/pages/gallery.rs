@@ -30,6 +30,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
     let draw = |page: &dyn askama::DynTemplate| page.dyn_render().unwrap();
     let mut pages = vec![
         ("login", draw(&login(word))),
+        ("welcome", draw(&welcome(word))),
         ("login-wrong", draw(&login_wrong(word))),
         ("login-by-proxy", draw(&login_by_proxy(word))),
         ("login-by-proxy-refused", draw(&login_by_proxy_refused(word))),
@@ -180,6 +181,12 @@ fn login(word: &Word) -> Login {
         by_proxy: None,
         leave: None,
     }
+}
+
+fn welcome(word: &Word) -> Welcome {
+    let message = "This code is not valid: it was used, has expired, or is incomplete.";
+    let error = lyceum::model::FieldError::new("code", "invalid_value", message);
+    Welcome { layout: bare(word), code: word("4NfWmVnXbQ"), error: Some(error) }
 }
 
 fn login_by_proxy(word: &Word) -> Login {

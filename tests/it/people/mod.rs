@@ -30,7 +30,7 @@ async fn audit(portal: &TestPortal, count: i64) -> Vec<String> {
 }
 
 /// Somebody whom a directory has sent, in these groups.
-async fn of_directory(portal: &TestPortal, name: &str, role: Role, groups: &[&str]) -> UserId {
+pub async fn of_directory(portal: &TestPortal, name: &str, role: Role, groups: &[&str]) -> UserId {
     let groups: Vec<Group> =
         groups.iter().map(|name| Group { subject: format!("cn={name}"), name: (*name).to_owned() }).collect();
     let person = Person {

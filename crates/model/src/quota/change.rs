@@ -5,8 +5,9 @@
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::{Field, Limit};
+use super::{Field, Limit, Unit};
 use crate::{FieldError, Timestamp, line::is_misleading};
 
 /// For each person, or for all together; and what a manager raises each member of a group to.
@@ -97,6 +98,24 @@ impl Change {
         Self { kind, field, to: value.map(Terms::from) }
     }
 
+    /// Reads a field as JSON has it: a number, -1 for unlimited, null to inherit. A fault names the field as `place`.
+    pub fn read(kind: Kind, name: &str, value: &Value, place: &str) -> Result<Self, FieldError> {
+        let Some(field) = Field::parse(name) else {
+            return Err(FieldError::new(place, "unknown_field", "This is not a quota field."));
+        };
+        if kind == Kind::Total && !field.has_total() {
+            let message = "This field has no total: it can only be limited for each user.";
+            return Err(FieldError::new(place, "not_a_total", message));
+        }
+        match value {
+            Value::Null => Ok(Self::new(kind, field, None)),
+            Value::Number(number) if number.as_i64().is_some_and(|number| number >= -1) => {
+                Ok(Self::new(kind, field, number.as_i64()))
+            }
+            value => Err(FieldError::new(place, "invalid_value", misread(&field, value))),
+        }
+    }
+
     /// What a field is set to, in a word: `2`, `inherit`, `unlimited until … (why)`.
     #[must_use]
     pub fn value_in_words(terms: Option<&Terms>) -> String {
@@ -123,6 +142,25 @@ impl Change {
     #[must_use]
     pub fn place(&self) -> String {
         format!("{}.{}", self.kind.as_str(), self.field.name())
+    }
+}
+
+/// What to write instead of a value that is none: a size or a time as people say it is told in
+/// the number that was meant.
+fn misread(field: &Field, value: &Value) -> String {
+    let wanted = match field.unit() {
+        Unit::Bytes => "This must be a whole number of bytes",
+        Unit::Seconds => "This must be a whole number of seconds",
+        Unit::Hours => "This must be a whole number of hours",
+        Unit::Count => "This must be a whole number from 0",
+    };
+    let meant = value.as_str().and_then(|text| Some((text, field.read(text).ok()?)));
+    match meant {
+        Some((text, number)) => {
+            let text: String = text.trim().chars().take(40).collect();
+            format!("{wanted}, not text: for “{text}” write {number}.")
+        }
+        None => format!("{wanted}, for example {}. Use -1 for unlimited, null to inherit.", field.in_json()),
     }
 }
 

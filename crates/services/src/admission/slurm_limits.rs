@@ -11,6 +11,10 @@ use lyceum_model::{
     quota::{Field, Limit, SlurmLimits, SlurmSource, Source, Total, TotalScope, Usage},
 };
 
+/// Why nobody changes limits in the portal where Slurm keeps them.
+pub const READ_ONLY: &str = "Slurm keeps the limits of this cluster, and the portal only reads them. Change them with sacctmgr. For limits \
+     that Slurm does not have, use `lyceum admin quota set` on the portal’s machine.";
+
 /// Holds the last limits that were read from Slurm. A clone shares them.
 #[derive(Clone, Debug, Default)]
 pub struct SharedSlurmLimits(Arc<RwLock<SlurmLimitTable>>);

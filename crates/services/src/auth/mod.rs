@@ -21,6 +21,7 @@ pub mod signin;
 pub mod store;
 pub mod throttle;
 pub mod tokens;
+pub mod welcome;
 
 use std::borrow::Cow;
 

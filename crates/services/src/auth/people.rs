@@ -161,10 +161,11 @@ impl Access {
     }
 }
 
-const OWN_ACCOUNT: &str = "you cannot change your own role or disable your own account; ask another administrator";
+pub(crate) const OWN_ACCOUNT: &str =
+    "you cannot change your own role or disable your own account; ask another administrator";
 
 /// Why this change of this account cannot be, if so.
-fn objection(actor: UserId, target: &User, change: &PersonChange) -> Option<Error> {
+pub(crate) fn objection(actor: UserId, target: &User, change: &PersonChange) -> Option<Error> {
     let oneself = actor == target.id;
     let role = change.role.filter(|role| *role != target.given_role);
     if oneself && (role.is_some() || change.disabled == Some(true)) {
@@ -201,7 +202,7 @@ fn within_scopes(actor: &Principal, target: &User, role: Option<Role>) -> Result
 }
 
 /// Whether somebody may give others a right: an administrator, and by more than a scope.
-pub(super) fn giver_of_rights(actor: &Principal) -> Result<()> {
+pub(crate) fn giver_of_rights(actor: &Principal) -> Result<()> {
     administrator(actor)?;
     if actor.is_scoped() { Err(Error::NotAllowed(BEYOND_SCOPES)) } else { Ok(()) }
 }
@@ -221,7 +222,7 @@ pub fn display_name(text: &str) -> Result<String> {
     })
 }
 
-async fn hashed(password: &str) -> Result<String> {
+pub(super) async fn hashed(password: &str) -> Result<String> {
     let too = |code, message: &str| Error::Field { field: "password", code, message: message.to_owned() };
     passwords::check(password).map_err(|err| match err {
         Error::PasswordTooShort => too("too_short", "must have at least 10 characters"),

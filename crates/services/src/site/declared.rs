@@ -1,0 +1,184 @@
+//! The file of a site as types: what can be declared, and nothing of what it means. The OpenAPI document and the JSON
+//! Schema of the file are made from these. Lists are read item by item, so that one fault does not hide the next.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use lyceum_model::{Role, Timestamp, announcement::Level};
+
+/// The declared state of a site. Everything that is omitted stays as it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Site {
+    /// The sections that list everything: `users`, `groups`, `announcements`. With `prune`, what such a section does
+    /// not list is removed. Accounts that were used, which cannot be removed, are disabled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub complete: Vec<Section>,
+    /// The limits for everybody and for all together.
+    #[serde(skip_serializing_if = "SiteQuotas::is_empty")]
+    #[schema(required = false)]
+    pub quotas: SiteQuotas,
+    #[schema(required = false)]
+    pub users: Vec<SiteUser>,
+    #[schema(required = false)]
+    pub groups: Vec<SiteGroup>,
+    #[schema(required = false)]
+    pub announcements: Vec<SiteAnnouncement>,
+}
+
+/// A section of a site's file that can be complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = SiteSection)]
+pub enum Section {
+    Users,
+    Groups,
+    Announcements,
+}
+
+/// Limits by quota field, such as `gpus`: a number, -1 for unlimited, or an object with `value`, `expires_at` and
+/// `note`.
+pub type Limits = BTreeMap<String, Value>;
+
+/// The limits for everybody and for all together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteQuotas {
+    /// The limits of each user, by quota field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, SiteLimit>>)]
+    pub default: Option<Limits>,
+    /// The totals of the cluster, by quota field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, SiteLimit>>)]
+    pub cluster: Option<Limits>,
+}
+
+impl SiteQuotas {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A limit: a number, -1 for unlimited, or a number with an end and a note.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum SiteLimit {
+    Plain(i64),
+    Terms(SiteTerms),
+}
+
+/// A limit with an end and a note.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SiteTerms {
+    /// -1 is unlimited.
+    pub value: i64,
+    /// When the limit ends. Omitted: it does not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub expires_at: Option<Timestamp>,
+    /// Why it is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 500)]
+    pub note: Option<String>,
+}
+
+/// A user.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SiteUser {
+    #[schema(min_length = 1, max_length = 32)]
+    pub name: String,
+    /// Where the account comes from: `local` or `ldap`. An account that does not exist is created if it is `local`.
+    /// Required for new accounts where accounts also come from a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// For local accounts only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 128)]
+    pub display_name: Option<String>,
+    /// The role that is set in the portal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<bool>,
+    /// The limits that are set for this user alone, by quota field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, SiteLimit>>)]
+    pub quota: Option<Limits>,
+}
+
+/// A group.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SiteGroup {
+    /// The name, or the id if several groups of the directory have the name.
+    #[schema(min_length = 1, max_length = 200)]
+    pub name: String,
+    /// `local` or `ldap`. A group that does not exist is created if it is `local`, the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The names of the members. For local groups only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members: Option<Vec<String>>,
+    /// The names of the managers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managers: Option<Vec<String>>,
+    /// The limits of each member, by quota field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, SiteLimit>>)]
+    pub each: Option<Limits>,
+    /// The totals of the group, by quota field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, SiteLimit>>)]
+    pub total: Option<Limits>,
+    /// Whether sessions can be charged to the group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chargeable: Option<bool>,
+    /// Whether members get at most this group's limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restrictive: Option<bool>,
+}
+
+/// An announcement. It is recognized by its text.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SiteAnnouncement {
+    /// One line of plain text.
+    #[schema(min_length = 1, max_length = 500)]
+    pub text: String,
+    #[serde(default = "usual")]
+    #[schema(default = "info")]
+    pub level: Level,
+    /// Omitted: it stays as it is, and a new announcement begins now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub from: Option<Timestamp>,
+    /// Omitted: it is shown until it is ended. An announcement that is over is not created again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub to: Option<Timestamp>,
+    /// Whether it is also shown on the sign-in page.
+    #[serde(default)]
+    pub on_login: bool,
+}
+
+fn usual() -> Level {
+    Level::Info
+}
+
+/// A declaration as far as it could be read, each item with its place in the file, such as `users.3`.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    pub complete: Vec<Section>,
+    pub quotas: SiteQuotas,
+    pub users: Vec<(String, SiteUser)>,
+    pub groups: Vec<(String, SiteGroup)>,
+    pub announcements: Vec<(String, SiteAnnouncement)>,
+}

@@ -1,0 +1,379 @@
+//! A site as a file, by the command as somebody types it, against a running portal: thirty students at once and again,
+//! what is wrong with a long file, two who apply at the same time, people of a directory, and what is removed.
+
+use std::{
+    fmt::Write as _,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use lyceum::model::{GroupName, Role};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    people::of_directory,
+    portal::{Caller, TestPortal},
+};
+
+const COURSE: &str = include_str!("../../contrib/site/course.yaml");
+
+/// A portal, its administrator, and a folder with the administrator's files.
+struct Site {
+    portal: TestPortal,
+    boss: Caller,
+    token: String,
+    folder: TempDir,
+}
+
+impl Site {
+    async fn new() -> Self {
+        Self::of(TestPortal::start().await).await
+    }
+
+    async fn of(portal: TestPortal) -> Self {
+        portal.add_user("boss", Role::Admin).await;
+        let boss = portal.sign_in("boss").await;
+        let made: Value = boss.post("/api/v1/tokens", &json!({ "name": "shell" })).await.json().await.unwrap();
+        let token = made["secret"].as_str().unwrap().to_owned();
+        Self { portal, boss, token, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self, text: &str) -> PathBuf {
+        let file = self.folder.path().join("site.yaml");
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// The status, standard output and standard error of a command. It runs beside the portal, which lives on this
+    /// thread.
+    async fn run(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lyceum"));
+        command.args(words).env_clear().env("LYCEUM_URL", &self.portal.url).env("LYCEUM_TOKEN", &self.token);
+        command.current_dir(self.folder.path());
+        let Output { status, stdout, stderr } =
+            tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    }
+
+    async fn told(&self, words: &[&str]) -> String {
+        let (code, told, complaint) = self.run(words).await;
+        assert_eq!((code, complaint.as_str()), (Some(0), ""), "{words:?}: {told}");
+        told
+    }
+
+    /// Applies a file that has faults, and returns them by place and code.
+    async fn faults(&self, body: &Value) -> Vec<(String, String)> {
+        let before = self.rows().await;
+        let answer = self.boss.post("/api/v1/site/apply", body).await;
+        assert_eq!(answer.status(), 422, "{body}");
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!(self.rows().await, before, "nothing was changed");
+        let word = |fault: &Value, key: &str| fault[key].as_str().unwrap().to_owned();
+        answer["errors"].as_array().unwrap().iter().map(|fault| (word(fault, "field"), word(fault, "code"))).collect()
+    }
+
+    /// The number of the last row of the audit log.
+    async fn rows(&self) -> i64 {
+        self.portal.db().list_audit(1).await.unwrap()[0].number
+    }
+
+    async fn actions(&self, after: i64) -> Vec<String> {
+        let rows = self.portal.db().audit_after(after, 1000).await.unwrap();
+        assert!(rows.iter().all(|row| row.actor == "boss"), "{rows:?}");
+        rows.into_iter().map(|row| format!("{} {}", row.action, row.subject)).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_course_is_one_command_and_again_no_change() {
+    let site = Site::new().await;
+    site.file(COURSE);
+    let plan = site.told(&["diff", "-f", "site.yaml"]).await;
+    assert!(plan.contains("+ user student01: role=user\n") && plan.contains("+ group deep-learning\n"), "{plan}");
+    assert!(plan.contains("+ member student30 of group deep-learning\n"), "{plan}");
+    assert_eq!(site.run(&["diff", "-f", "site.yaml", "--exit-code"]).await.0, Some(1));
+    let before = site.rows().await;
+    assert_eq!(site.portal.db().count_users().await.unwrap(), 1, "a plan changes nothing");
+
+    let told = site.told(&["apply", "-f", "site.yaml"]).await;
+    assert!(told.starts_with(&plan), "what was planned is what was done: {told}");
+    let actions = site.actions(before).await;
+    let count = |action: &str| actions.iter().filter(|row| row.starts_with(action)).count();
+    let counts = [count("user.add"), count("group.add"), count("group.member_add"), count("group.manager_add")];
+    assert_eq!(counts, [31, 1, 30, 1], "{actions:?}");
+    assert_eq!((count("quota.change"), count("announcement.make")), (2, 1), "{actions:?}");
+    let links: Vec<&str> = told.lines().filter(|line| line.contains("/welcome#")).collect();
+    assert_eq!(links.len(), 31, "{told}");
+
+    let (before, again) = (site.rows().await, site.told(&["apply", "-f", "site.yaml"]).await);
+    assert_eq!(again, "No change.\n");
+    assert_eq!(site.told(&["diff", "-f", "site.yaml", "--exit-code", "--prune"]).await, "No change.\n");
+    assert_eq!(site.rows().await, before, "no change leaves no row");
+
+    // The link sets the password, once.
+    let link = links.iter().find(|line| line.starts_with("student07\t")).unwrap();
+    let code = link.split('#').nth(1).unwrap().split('\t').next().unwrap();
+    let page = site.portal.anybody().visit("/welcome").await;
+    assert_eq!(page.status(), 200);
+    let set = async |password: &str, again: &str| {
+        let fields = [("code", code), ("password", password), ("password_again", again)];
+        site.portal.anybody().with("origin", &site.portal.url).post_form("/welcome", &fields).await
+    };
+    for (password, again, why) in [("short", "short", "10 characters"), ("long-enough", "long-enougg", "differ")] {
+        let answer = set(password, again).await;
+        assert_eq!(answer.status(), 422);
+        let text = answer.text().await.unwrap();
+        assert!(text.contains(why) && text.contains(code), "{text}");
+    }
+    assert_eq!(set("student07-chose-it", "student07-chose-it").await.status(), 303);
+    let student = site.portal.sign_in_with("student07", "student07-chose-it").await;
+    let me: Value = student.get("/api/v1/me").await.json().await.unwrap();
+    assert_eq!((&me["name"], &me["groups"][0]), (&json!("student07"), &json!("deep-learning")), "{me}");
+    assert_eq!(set("another-password", "another-password").await.status(), 422, "the link is used up");
+
+    // What is exported declares what there is, also elsewhere.
+    let exported = site.told(&["export"]).await;
+    assert!(exported.contains("student30") && !exported.contains("student07-chose-it"), "{exported}");
+    site.file(&exported);
+    assert_eq!(site.told(&["apply", "-f", "site.yaml", "--prune"]).await, "No change.\n");
+    site.file(&site.told(&["export", "--json"]).await);
+    assert_eq!(site.told(&["apply", "-f", "site.yaml"]).await, "No change.\n");
+    assert_eq!(site.told(&["export"]).await, exported, "the order is stable");
+    let other = Site::new().await;
+    other.file(&exported);
+    other.told(&["apply", "-f", "site.yaml"]).await;
+    assert_eq!(other.told(&["export"]).await, exported);
+}
+
+#[tokio::test]
+async fn a_fault_in_line_900_is_named_and_changes_nothing() {
+    let site = Site::new().await;
+    let mut text = "users:\n".to_owned();
+    for line in 2..=1000 {
+        match line {
+            500 => text.push_str("  - {name: Not A Name}\n"),
+            900 => text.push_str("  - {name: person900, role: boss, nick: x}\n"),
+            _ => writeln!(text, "  - {{name: person{line}}}").unwrap(),
+        }
+    }
+    text.push_str("groups:\n  - name: lab\n    members:\n      - person2\n      - nobody-knows\n");
+    site.file(&text);
+    let before = site.rows().await;
+    for command in ["diff", "apply"] {
+        let (code, told, complaint) = site.run(&[command, "-f", "site.yaml"]).await;
+        assert_eq!((code, told.as_str()), (Some(65), ""), "{complaint}");
+        let faults: Vec<&str> = complaint.lines().filter_map(|line| line.trim().strip_prefix("site.yaml:")).collect();
+        let places: Vec<&str> = faults.iter().filter_map(|fault| Some(fault.rsplit_once(": ")?.0)).collect();
+        let expected =
+            ["500: users.498.name", "900: users.898.role", "900: users.898.nick", "1005: groups.0.members.4"];
+        assert_eq!(places.len(), 4, "{complaint}");
+        for place in &expected[..3] {
+            assert!(faults.iter().any(|fault| fault.starts_with(place)), "{place}: {complaint}");
+        }
+        assert!(faults[3].starts_with("1005: groups.0.members.1: There is no user"), "{complaint}");
+    }
+    assert_eq!(site.rows().await, before);
+    assert_eq!(site.portal.db().count_users().await.unwrap(), 1);
+
+    // The others are a thousand people less two, in one command.
+    let good: String = text
+        .lines()
+        .filter(|line| !line.contains("Not A") && !line.contains("boss"))
+        .fold(String::new(), |text, line| if line.contains("nobody-knows") { text } else { text + line + "\n" });
+    site.file(&good);
+    assert!(site.told(&["apply", "-f", "site.yaml"]).await.contains("999 changes made.\n"));
+    assert_eq!(site.told(&["apply", "-f", "site.yaml"]).await, "No change.\n");
+
+    for (text, why) in [("users: [", "is not valid YAML or JSON"), ("- a", "must be a mapping")] {
+        site.file(text);
+        let (code, _, complaint) = site.run(&["apply", "-f", "site.yaml"]).await;
+        assert!(code == Some(2) && complaint.contains(why), "{complaint}");
+    }
+}
+
+#[tokio::test]
+async fn two_at_once_do_it_once() {
+    let site = Site::new().await;
+    site.file(COURSE);
+    let before = site.rows().await;
+    let apply = || site.run(&["apply", "-f", "site.yaml"]);
+    let (one, other, third) = tokio::join!(apply(), apply(), apply());
+    let added = site.actions(before).await.iter().filter(|row| row.starts_with("user.add")).count();
+    assert_eq!(added, 31, "{one:?} {other:?} {third:?}");
+    for (code, _, complaint) in [&one, &other, &third] {
+        let is_told = *code == Some(65) && complaint.contains("Another request changed this");
+        assert!(*code == Some(0) || is_told, "{complaint}");
+    }
+    assert!([one, other, third].iter().any(|(_, told, _)| told.contains("/welcome#")));
+
+    // Exactly the plan that was shown is carried out, or none.
+    let body = json!({ "quotas": { "default": { "gpus": 1 } } });
+    let plan = site.boss.post("/api/v1/site/apply?dry_run=true", &body).await;
+    let version = plan.headers()["etag"].to_str().unwrap().to_owned();
+    let plan: Value = plan.json().await.unwrap();
+    assert_eq!((&plan["applied"], plan["changes"].as_array().unwrap().len()), (&json!(false), 1), "{plan}");
+    assert_eq!(plan["changes"][0]["detail"], "gpus=1", "{plan}");
+    let change = site.boss.request("PATCH", "/api/v1/quotas/default").json(&json!({ "gpus": 3 })).send().await;
+    assert_eq!(change.unwrap().status(), 200);
+    let path = "/api/v1/site/apply";
+    let ask = async |version: &str| {
+        let request = site.boss.request("POST", path).header("if-match", version).json(&body);
+        request.send().await.unwrap()
+    };
+    assert_eq!(ask(&version).await.status(), 412, "the plan is another one by now");
+    let plan = site.boss.post("/api/v1/site/apply?dry_run=true", &body).await;
+    let version = plan.headers()["etag"].to_str().unwrap().to_owned();
+    let done: Value = ask(&version).await.json().await.unwrap();
+    assert_eq!((&done["applied"], &done["changes"][0]["detail"]), (&json!(true), &json!("gpus=1, was 3")), "{done}");
+}
+
+#[tokio::test]
+async fn people_and_groups_of_a_directory_stay_the_directorys() {
+    let site = Site::new().await;
+    let portal = &site.portal;
+    of_directory(portal, "lea", Role::User, &["physics"]).await;
+    portal.add_user("ada", Role::User).await;
+    let faults = site
+        .faults(&json!({
+            "users": [
+                { "name": "lea", "display_name": "Lea" }, { "name": "max", "source": "ldap" },
+                { "name": "ada", "source": "ldap" }, { "name": "lea" }, { "name": "boss", "role": "user" },
+                { "name": "root" },
+            ],
+            "groups": [
+                { "name": "physics", "members": ["ada"] }, { "name": "chemistry", "source": "ldap" },
+                { "name": "Bad Name" }, { "name": "lab", "managers": ["ada", "ada", "nobody-knows"] },
+            ],
+            "quotas": {
+                "default": {
+                    "gpus": -2, "gpu": 1, "memory_bytes": "4 GiB",
+                    "cpus": { "value": 1, "expires_at": "2001-01-01T00:00:00Z" },
+                },
+                "cluster": { "pending": 3 },
+            },
+            "announcements": [{ "text": " " }],
+        }))
+        .await;
+    let expected = [
+        ("quotas.default.cpus.expires_at", "in_the_past"),
+        ("quotas.default.gpu", "unknown_field"),
+        ("quotas.default.gpus", "invalid_value"),
+        ("quotas.default.memory_bytes", "invalid_value"),
+        ("quotas.cluster.pending", "not_a_total"),
+        ("users.0.display_name", "not_allowed"),
+        ("users.1.name", "unknown_user"),
+        ("users.2.source", "other_source"),
+        ("users.3.name", "duplicate"),
+        ("users.4.role", "not_allowed"),
+        ("users.5.name", "invalid_value"),
+        ("groups.0.members", "not_allowed"),
+        ("groups.1.name", "unknown_group"),
+        ("groups.2.name", "invalid_value"),
+        ("groups.3.managers.1", "duplicate"),
+        ("groups.3.managers.2", "unknown_user"),
+        ("announcements.0.text", "missing_field"),
+    ];
+    assert_eq!(faults, expected.map(|(place, code)| (place.to_owned(), code.to_owned())));
+
+    // Roles, limits and managers are ours to set.
+    site.file(
+        "users:\n- {name: lea, source: ldap, role: operator, quota: {gpus: 2}}\n\
+         groups:\n- {name: physics, source: ldap, managers: [ada], each: {gpus: 1}, chargeable: true}\n",
+    );
+    let told = site.told(&["apply", "-f", "site.yaml"]).await;
+    assert!(told.contains("5 changes made.\n"), "{told}");
+    assert_eq!(site.told(&["apply", "-f", "site.yaml", "--prune"]).await, "No change.\n");
+    site.file(&site.told(&["export"]).await);
+    assert_eq!(site.told(&["apply", "-f", "site.yaml"]).await, "No change.\n");
+
+    // A token with scopes would give more than it has.
+    let scoped = portal.token(&site.boss, &["admin:users", "admin:quotas", "admin:site"]).await;
+    assert_eq!(scoped.post("/api/v1/site/apply", &json!({})).await.status(), 403);
+}
+
+#[tokio::test]
+async fn where_accounts_come_from_outside_a_local_one_is_said_to_be_local() {
+    let settings = lyceum::auth::header::Settings {
+        user: "x-remote-user".to_owned(),
+        ..lyceum::auth::header::Settings::default()
+    };
+    let site = Site::of(TestPortal::start_behind_proxy(settings, |_| {}).await).await;
+    let faults = site.faults(&json!({ "users": [{ "name": "ada" }, { "name": "bob", "source": "local" }] })).await;
+    assert_eq!(faults, [("users.0.name".to_owned(), "unknown_user".to_owned())]);
+    site.file("users:\n- {name: ada, source: local}\n");
+    assert!(site.told(&["apply", "-f", "site.yaml"]).await.contains("1 change made.\n"));
+}
+
+#[tokio::test]
+async fn nothing_is_removed_but_what_is_asked_for() {
+    let site = Site::new().await;
+    let portal = &site.portal;
+    let db = portal.db();
+    for name in ["ada", "bob", "used"] {
+        portal.add_user(name, Role::User).await;
+    }
+    portal.sign_in("used").await.get("/api/v1/me").await;
+    let kept = db.add_group(&GroupName::parse("kept").unwrap(), None, portal.by()).await.unwrap();
+    let ada = db.find_user_by_name("ada").await.unwrap().unwrap().user.id;
+    db.set_member(kept, ada, true, portal.by()).await.unwrap();
+    site.file(
+        "quotas:\n  default: {gpus: 1, cpus: 4}\ngroups:\n- {name: lab, members: [ada, bob], managers: [ada]}\n\
+         announcements:\n- {text: One}\n- {text: Two}\n",
+    );
+    site.told(&["apply", "-f", "site.yaml"]).await;
+
+    site.file(
+        "quotas:\n  default: {gpus: 1}\ngroups:\n- {name: lab, members: [ada], managers: []}\n\
+         announcements:\n- {text: One, level: warning}\n",
+    );
+    let told = site.told(&["apply", "-f", "site.yaml"]).await;
+    let unlisted = [
+        "  not listed, kept without --prune: - quota of default: cpus=inherit, was 4\n",
+        "  not listed, kept without --prune: - member bob of group lab\n",
+        "  not listed, kept without --prune: - manager ada of group lab\n",
+    ];
+    assert!(unlisted.iter().all(|line| told.contains(line)) && told.contains("1 change made.\n"), "{told}");
+    assert!(told.starts_with("~ announcement One: level=warning; on_login=no\n"), "{told}");
+    let before = site.rows().await;
+    let told = site.told(&["apply", "-f", "site.yaml", "--prune"]).await;
+    assert!(told.contains("3 changes made.\n"), "{told}");
+    let expected = ["quota.change default", "group.member_remove lab", "group.manager_remove lab"];
+    assert_eq!(site.actions(before).await, expected, "what the file does not name stays");
+
+    // Sections that list everything.
+    site.file(
+        "complete: [users, groups, announcements]\nusers:\n- {name: boss}\n- {name: bob}\n\
+         groups:\n- {name: lab}\nannouncements: []\n",
+    );
+    let before = site.rows().await;
+    let told = site.told(&["apply", "-f", "site.yaml"]).await;
+    assert!(told.ends_with("No change.\n") && told.contains("kept without --prune: - user ada\n"), "{told}");
+    assert_eq!(site.rows().await, before);
+    let told = site.told(&["apply", "-f", "site.yaml", "--prune"]).await;
+    for line in [
+        "- user ada\n",
+        "~ user used: disabled=yes, was no\n",
+        "- group kept\n",
+        "- announcement One\n",
+        "- announcement Two\n",
+    ] {
+        assert!(told.contains(line), "{line}{told}");
+    }
+    assert_eq!(site.told(&["apply", "-f", "site.yaml", "--prune"]).await, "No change.\n");
+    let me = site.boss.post("/api/v1/site/apply?prune=true", &json!({ "complete": ["users"], "users": [] })).await;
+    let me: Value = me.json().await.unwrap();
+    assert_eq!(me["errors"][0]["code"], "own_account", "{me}");
+}
+
+#[tokio::test]
+async fn the_schema_of_the_file_is_printed() {
+    let site = Site::new().await;
+    let schema: Value = serde_json::from_str(&site.told(&["apply", "--schema"]).await).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert!(schema["properties"]["users"]["items"]["$ref"] == "#/$defs/SiteUser", "{schema}");
+    assert!(!schema.to_string().contains("#/components/"), "{schema}");
+    assert_eq!(schema["$defs"]["SiteUser"]["required"], json!(["name"]), "{schema}");
+    let (code, _, complaint) = site.run(&["apply"]).await;
+    assert!(code == Some(2) && complaint.contains("--file"), "{complaint}");
+}
