@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     config::ImageConfig,
+    contents::Contents,
     digest::{Digest, Hasher},
     error::{Error, Result},
     manifest::{Blob, Document, Kind, Manifest, OCI_MANIFEST},
@@ -155,9 +156,10 @@ impl Inner {
             let path = staging.path.join(form.file_name());
             let copy = Copy { meter: &meter, cancel: &cancel, limit };
             let (digest, _) = copy.run(source, &import.path, &path)?;
-            Ok((staging, digest, import, size))
+            let contents = (form == RootForm::Squashfs).then(|| Contents::of_squashfs(&path)).flatten();
+            Ok((staging, digest, import, size, contents))
         };
-        let (staging, digest, import, size) = blocking(work).await?;
+        let (staging, digest, import, size, contents) = blocking(work).await?;
         let (_held, stored) = self.claim(digest, &import.platform, form).await?;
         if let Some(image) = stored {
             return Ok(image);
@@ -171,7 +173,7 @@ impl Inner {
             config: None,
             download_bytes: size,
             bytes: 0,
-            contents: None,
+            contents,
             signed_by: Vec::new(),
             directory: self.path("images"),
         };

@@ -73,7 +73,7 @@ pub struct Image {
     pub form: RootForm,
     /// What the image says about itself; unknown for an imported root file.
     pub config: Option<ImageConfig>,
-    /// What was found inside; unknown for an imported root file.
+    /// What was found inside; unknown for an imported SIF file.
     #[serde(default)]
     pub contents: Option<Contents>,
     /// Bytes of the layers as they were downloaded, each layer once.
