@@ -309,7 +309,7 @@ impl Db {
             }
             let theirs =
                 ["logins", "tokens", "idempotency", "group_members", "group_managers", "group_invitations", "announcement_dismissals",
-                 "notification_wishes", "notifications", "notification_events"];
+                 "notification_wishes", "notifications", "notification_events", "registry_credentials"];
             for table in theirs {
                 query(AssertSqlSafe(format!("DELETE FROM {table} WHERE user_id = $1"))).bind(&id).execute(&mut *tx).await?;
             }

@@ -50,11 +50,20 @@ pub struct Import {
     pub platform: Platform,
     /// Unused for a squashfs or SIF file, which stays what it is.
     pub form: RootForm,
+    /// Stores it for accounts alone that are named with [`Store::grant`].
+    pub is_private: bool,
 }
 
 impl Import {
     pub fn new(path: impl Into<PathBuf>, name: impl Into<String>) -> Self {
-        Self { path: path.into(), name: name.into(), tag: None, platform: Platform::host(), form: RootForm::default() }
+        Self {
+            path: path.into(),
+            name: name.into(),
+            tag: None,
+            platform: Platform::host(),
+            form: RootForm::default(),
+            is_private: false,
+        }
     }
 }
 
@@ -115,6 +124,9 @@ impl Inner {
         }
         let (_held, stored) = self.claim(document.digest, &import.platform, import.form).await?;
         if let Some(image) = stored {
+            if !import.is_private {
+                Self::open_to_all(&image)?;
+            }
             return Ok(image);
         }
         let image = Image {
@@ -129,6 +141,7 @@ impl Inner {
             contents: None,
             signed_by: Vec::new(),
             directory: self.path("images"),
+            is_closed: import.is_private,
         };
         meter.begin(State::Unpacking, Some(manifest.layers.iter().map(|layer| layer.size).sum()));
         let documents = vec![("manifest.json", document.bytes), ("config.json", config)];
@@ -162,6 +175,9 @@ impl Inner {
         let (staging, digest, import, size, contents) = blocking(work).await?;
         let (_held, stored) = self.claim(digest, &import.platform, form).await?;
         if let Some(image) = stored {
+            if !import.is_private {
+                Self::open_to_all(&image)?;
+            }
             return Ok(image);
         }
         let image = Image {
@@ -176,6 +192,7 @@ impl Inner {
             contents,
             signed_by: Vec::new(),
             directory: self.path("images"),
+            is_closed: import.is_private,
         };
         self.clone().commit(staging, image, Vec::new()).await
     }
