@@ -114,40 +114,8 @@ async fn what_ones_credentials_pull_is_ones_own() {
         assert!(said.ends_with(expected), "{said}");
     }
 
-    // Users who are not administrators add a few images, for themselves, from the allowed repositories.
-    for (new, field, code) in [
-        (json!({ "name": "x", "reference": "file:///srv/x.tar" }), "reference", "not_allowed"),
-        (json!({ "name": "x", "reference": "busybox" }), "reference", "not_allowed"),
-        (json!({ "name": "x", "reference": reference, "groups": ["vision"] }), "groups", "private"),
-    ] {
-        let (status, refused) = ask(&house, &bob, "POST", "/images", new).await;
-        assert_eq!(status, 422, "{refused}");
-        let found =
-            refused["errors"].as_array().unwrap().iter().any(|one| one["field"] == field && one["code"] == code);
-        assert!(found, "{refused}");
-    }
-    let (status, refused) = ask(&house, &eve, "POST", "/images", json!({ "name": "x", "reference": reference })).await;
-    assert_eq!((status, &refused["errors"][0]["code"]), (422, &json!("too_many")), "{refused}");
-    assert_eq!(ask(&house, &eve, "DELETE", "/images/eves-again", Value::Null).await.0, 204);
-
-    // The password is in no answer, page, log, audit row, process and file of the portal.
-    let page = ada.request(&house, "GET", "/settings").send().await.unwrap().text().await.unwrap();
-    assert!(page.contains("Registry credentials") && page.contains(&host), "{page}");
-    let answers = [
-        page,
-        ada.get(&house, "/me/registry-credentials").await.to_string(),
-        admin.get(&house, "/audit").await.to_string(),
-        house.log(),
-    ];
-    assert!(answers[2].contains("registry_credentials.set"), "{}", answers[2]);
-    let processes: Vec<String> = ["cmdline", "environ"]
-        .iter()
-        .map(|name| String::from_utf8_lossy(&fs::read(format!("/proc/{}/{name}", house.pid())).unwrap()).into_owned())
-        .collect();
-    assert!(answers.iter().chain(&processes).all(|text| !text.contains(OF_ADA) && !text.contains(BASIC)));
-    let searched =
-        Command::new("grep").args(["-rlE", &format!("{OF_ADA}|{BASIC}")]).arg(house.data()).output().unwrap();
-    assert_eq!((searched.status.code(), &*String::from_utf8_lossy(&searched.stdout)), (Some(1), ""));
+    only_own_images_are_added(&house, &bob, &eve, &reference).await;
+    the_password_is_nowhere(&house, &ada, &host).await;
 
     // It outlasts a restart, and can still be decrypted.
     house.restart().await;
@@ -168,4 +136,44 @@ async fn what_ones_credentials_pull_is_ones_own() {
     let id = submit(&house, &bob, json!({ "script": look })).await;
     ended(&house, &bob, &id, "exited").await;
     assert!(log(&house, &bob, &format!("{id}/log")).await.ends_with("NAME=private\n"));
+}
+
+/// What users who are not administrators may add.
+async fn only_own_images_are_added(house: &House, bob: &Person, eve: &Person, reference: &str) {
+    for (new, field, code) in [
+        (json!({ "name": "x", "reference": "file:///srv/x.tar" }), "reference", "not_allowed"),
+        (json!({ "name": "x", "reference": "busybox" }), "reference", "not_allowed"),
+        (json!({ "name": "x", "reference": reference, "groups": ["vision"] }), "groups", "private"),
+    ] {
+        let (status, refused) = ask(house, bob, "POST", "/images", new).await;
+        assert_eq!(status, 422, "{refused}");
+        let found =
+            refused["errors"].as_array().unwrap().iter().any(|one| one["field"] == field && one["code"] == code);
+        assert!(found, "{refused}");
+    }
+    let (status, refused) = ask(house, eve, "POST", "/images", json!({ "name": "x", "reference": reference })).await;
+    assert_eq!((status, &refused["errors"][0]["code"]), (422, &json!("too_many")), "{refused}");
+    assert_eq!(ask(house, eve, "DELETE", "/images/eves-again", Value::Null).await.0, 204);
+}
+
+/// It is in no answer, page, log, audit row, process and file of the portal.
+async fn the_password_is_nowhere(house: &House, ada: &Person, host: &str) {
+    let page = ada.request(house, "GET", "/settings").send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("Registry credentials") && page.contains(host), "{page}");
+    let admin = house.admin();
+    let answers = [
+        page,
+        ada.get(house, "/me/registry-credentials").await.to_string(),
+        admin.get(house, "/audit").await.to_string(),
+        house.log(),
+    ];
+    assert!(answers[2].contains("registry_credentials.set"), "{}", answers[2]);
+    let processes: Vec<String> = ["cmdline", "environ"]
+        .iter()
+        .map(|name| String::from_utf8_lossy(&fs::read(format!("/proc/{}/{name}", house.pid())).unwrap()).into_owned())
+        .collect();
+    assert!(answers.iter().chain(&processes).all(|text| !text.contains(OF_ADA) && !text.contains(BASIC)));
+    let searched =
+        Command::new("grep").args(["-rlE", &format!("{OF_ADA}|{BASIC}")]).arg(house.data()).output().unwrap();
+    assert_eq!((searched.status.code(), &*String::from_utf8_lossy(&searched.stdout)), (Some(1), ""));
 }
