@@ -112,7 +112,8 @@ impl App {
         let cuda = inventory.cuda.filter(|_| !inventory.gpus.is_empty());
         let place = EnvironmentPaths { cuda, ..place(paths, single_user_mode, surroundings) };
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
-        let images = Images::open(config.images.clone(), paths.shared.join("images"), db.clone(), clock.clone());
+        let (place, sealing) = (paths.shared.join("images"), keys::derive(&key, b"registry credentials"));
+        let images = Images::open(config.images.clone(), place, db.clone(), clock.clone(), sealing);
         let images = images.await.context("opening the images")?;
         let admission = admission(config, &db, &clock, scheduler.stock().clone())?;
         let logs = paths.private.join("logs");

@@ -112,6 +112,7 @@ impl From<images::Error> for Error {
     fn from(err: images::Error) -> Self {
         match err {
             images::Error::NotFound => Self::not_found(),
+            images::Error::Forbidden => Self::forbidden("Only administrators can do this."),
             images::Error::Invalid(faults) => Self::invalid(faults),
             images::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
             images::Error::Store(_) | images::Error::Source(_) => Self::internal(err),

@@ -44,6 +44,7 @@ mod paging;
 mod people;
 pub mod probe;
 mod quotas;
+mod registry_credentials;
 mod request_scope;
 mod routes;
 mod runs;
@@ -369,6 +370,8 @@ fn self_service_routes() -> Api {
         .and(&scopes::ACCOUNT)
         .routes(routes!(login::api_log_out))
         .routes(routes!(me::change_password))
+        .routes(routes!(registry_credentials::list))
+        .routes(routes!(registry_credentials::save, registry_credentials::remove))
         .and(&scopes::NOTICES)
         .routes(routes!(notifications::find, notifications::change))
         .routes(routes!(notifications::try_out))
@@ -459,6 +462,8 @@ fn pages() -> Pages {
         .post("/settings/tokens", settings::make_token)
         .post("/settings/tokens/{id}/revoke", settings::revoke_token)
         .post("/settings/sign-out-everywhere", settings::sign_out_everywhere)
+        .post("/settings/registry-credentials", registry_credentials::save_by_form)
+        .post("/settings/registry-credentials/{registry}/remove", registry_credentials::remove_by_form)
         .post("/settings/notifications", notifications::save)
         .post("/settings/notifications/test", notifications::save_test)
         .post("/settings/theme", settings::set_theme)

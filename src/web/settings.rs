@@ -19,6 +19,7 @@ use super::{
     login::ClientAddress,
     page::{Nav, Page, Theme},
     paging::Part,
+    registry_credentials,
     views::{self, FieldError, InvitationRow, Moment, OwnGroup, ScopeChoice, Settings, TokenRow, source_word},
 };
 use crate::{
@@ -56,6 +57,8 @@ fn notice(done: &str) -> Option<&'static str> {
         "revoked" => "The token was revoked.",
         "theme" => "The theme was saved.",
         "notifications" => "Your notification settings were saved.",
+        "registry" => "The credentials were saved.",
+        "registry_removed" => "The credentials were removed. Images that were pulled with them stay.",
         "test" => "A test notification was sent.",
         "accepted" => "You have joined the group.",
         "declined" => "You have declined the invitation. Managers of the group cannot repeat it for a week.",
@@ -229,6 +232,7 @@ async fn view(portal: &Portal, user: &CurrentUser, visit: &PageParams) -> Result
             })
             .collect(),
         more_groups: groups.more,
+        registries: registry_credentials::section(portal, user, now).await?,
         told: views::NotificationForm::new(portal.notifications.overview(&principal.user).await?, now),
     })
 }

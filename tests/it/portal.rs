@@ -143,7 +143,7 @@ impl TestPortal {
         let loops = Loops::new(clock.clone());
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
         let images = directory.path().join("images");
-        let images = Images::open(images::Config::default(), images, db.clone(), clock.clone()).await.unwrap();
+        let images = Images::open(images::Config::default(), images, db.clone(), clock.clone(), [3; 32]).await.unwrap();
         let (sessions, files, runs) = services((db, images), &clock, directory.path(), gpus, (&loops, kept));
         // A site that sends mail and calls a host; nobody delivers anything here.
         let told = notifications::Config {

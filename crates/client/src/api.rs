@@ -306,6 +306,10 @@ impl Api {
         self.json(self.request(Method::POST, path).json(body)).await
     }
 
+    pub async fn put(&self, path: &str, body: &Value) -> Result<()> {
+        self.send(self.request(Method::PUT, path).json(body)).await.map(drop)
+    }
+
     pub async fn patch(&self, path: &str, body: &Value) -> Result<Value> {
         self.json(self.request(Method::PATCH, path).json(body)).await
     }

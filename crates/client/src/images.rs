@@ -1,7 +1,10 @@
 //! `lyceum image …`: lists, shows, adds, pulls and removes container images, as a table for people or as the API's
 //! JSON. Who may do what is the portal's to say.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{Read, Write},
+    path::PathBuf,
+};
 
 use clap::{Args, Subcommand};
 use lyceum_model::size::human_size;
@@ -30,7 +33,7 @@ pub enum ImageCommand {
     List,
     /// Show an image, and what it says about itself
     Show { name: String },
-    /// Add an image (administrators)
+    /// Add an image
     Add {
         /// The name that sessions and jobs use
         name: String,
@@ -42,6 +45,9 @@ pub enum ImageCommand {
         /// A group that may use it; can be repeated; by default all users
         #[arg(long = "group", value_name = "GROUP")]
         groups: Vec<String>,
+        /// Only you may use it; it is pulled with your own registry credentials
+        #[arg(long, conflicts_with = "groups")]
+        private: bool,
     },
     /// List images that can be added by their name alone
     Suggestions,
@@ -74,16 +80,38 @@ pub enum ImageCommand {
         #[arg(long)]
         wait: bool,
     },
-    /// Pull an image, or update it to what its tag names now (administrators)
+    /// Pull an image, or update it to what its tag names now (administrators, and users their own)
     Pull {
         name: String,
         /// Wait until it is ready (or has failed)
         #[arg(long)]
         wait: bool,
     },
-    /// Remove an image and what is stored of it (administrators)
+    /// Save, list and remove your credentials for registries
+    Credentials {
+        #[command(subcommand)]
+        command: CredentialsCommand,
+    },
+    /// Remove an image and what is stored of it (administrators, and users their own)
     #[command(visible_alias = "rm")]
     Remove { name: String },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum CredentialsCommand {
+    /// List the registries that you have saved credentials for
+    List,
+    /// Save credentials; the password or API key is read from standard input
+    Set {
+        /// The host of the registry, such as nvcr.io
+        registry: String,
+        /// The user name at the registry; for nvcr.io '$oauthtoken'
+        #[arg(long)]
+        user: String,
+    },
+    /// Remove your credentials for a registry
+    #[command(visible_alias = "rm")]
+    Remove { registry: String },
 }
 
 pub(super) async fn run(api: &Api, arguments: ImageArguments, out: &mut (dyn Write + Send)) -> Result<()> {
@@ -101,10 +129,10 @@ pub(super) async fn run(api: &Api, arguments: ImageArguments, out: &mut (dyn Wri
             let image = api.get(&path(&name), &[]).await?;
             if json { line(out, &image.to_string()) } else { Ok(write!(out, "{}", table::image(&image))?) }
         }
-        ImageCommand::Add { name, reference, title, groups } => {
+        ImageCommand::Add { name, reference, title, groups, private } => {
             let body = json!({
                 "name": name, "reference": reference.unwrap_or_default(), "title": title.unwrap_or_default(),
-                "groups": groups,
+                "groups": groups, "private": private,
             });
             show(out, json, &api.post("/images", &body).await?)
         }
@@ -136,6 +164,7 @@ pub(super) async fn run(api: &Api, arguments: ImageArguments, out: &mut (dyn Wri
             pull(api, json, &name, wait, out).await
         }
         ImageCommand::Pull { name, wait } => pull(api, json, &name, wait, out).await,
+        ImageCommand::Credentials { command } => credentials(api, json, command, out).await,
         ImageCommand::Remove { name } => {
             api.delete(&path(&name)).await?;
             line(
@@ -146,6 +175,39 @@ pub(super) async fn run(api: &Api, arguments: ImageArguments, out: &mut (dyn Wri
                     format!("{name} was removed")
                 },
             )
+        }
+    }
+}
+
+async fn credentials(api: &Api, json: bool, command: CredentialsCommand, out: &mut (dyn Write + Send)) -> Result<()> {
+    let said = |registry: &str, word: &str| {
+        if json { json!({ "registry": registry, word: true }).to_string() } else { format!("{registry} was {word}") }
+    };
+    match command {
+        CredentialsCommand::List => {
+            let answer = api.get("/me/registry-credentials", &[]).await?;
+            if json {
+                return line(out, &answer.to_string());
+            }
+            let items = answer["items"].as_array().cloned().unwrap_or_default();
+            Ok(write!(out, "{}", table::registry_credentials(&items))?)
+        }
+        CredentialsCommand::Set { registry, user } => {
+            let mut password = String::new();
+            std::io::stdin().take(16_384).read_to_string(&mut password)?;
+            let password = password.trim();
+            if password.is_empty() {
+                let how = "no password on standard input; pass it as in `lyceum image credentials set nvcr.io --user \
+                           '$oauthtoken' < FILE`";
+                return Err(Error::Usage(how.to_owned()));
+            }
+            let body = json!({ "user": user, "password": password });
+            api.put(&format!("/me/registry-credentials/{}", part(&registry)), &body).await?;
+            line(out, &said(&registry, "saved"))
+        }
+        CredentialsCommand::Remove { registry } => {
+            api.delete(&format!("/me/registry-credentials/{}", part(&registry))).await?;
+            line(out, &said(&registry, "removed"))
         }
     }
 }
@@ -175,6 +237,11 @@ fn show(out: &mut (dyn Write + Send), json: bool, image: &Value) -> Result<()> {
 
 /// The path of an image, whatever was typed as its name.
 fn path(name: &str) -> String {
-    let name: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
-    format!("/images/{}", name.replace('+', "%20"))
+    format!("/images/{}", part(name))
+}
+
+/// A word as one part of a path.
+fn part(word: &str) -> String {
+    let word: String = url::form_urlencoded::byte_serialize(word.as_bytes()).collect();
+    word.replace('+', "%20")
 }

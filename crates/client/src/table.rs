@@ -341,6 +341,18 @@ pub fn images(images: &[Value]) -> String {
     columns(&std::iter::once(head.to_vec()).chain(images.iter().map(row)).collect::<Vec<_>>())
 }
 
+/// The registries that one has saved credentials for.
+pub fn registry_credentials(saved: &[Value]) -> String {
+    if saved.is_empty() {
+        return "no registry credentials\n".to_owned();
+    }
+    let head = ["REGISTRY", "USER", "SAVED"].map(str::to_owned);
+    let row = |one: &Value| {
+        ["registry", "user", "saved_at"].map(|key| harmless(one[key].as_str().unwrap_or_default())).to_vec()
+    };
+    columns(&std::iter::once(head.to_vec()).chain(saved.iter().map(row)).collect::<Vec<_>>())
+}
+
 /// The images that can be added by their name, with those that are no longer developed marked.
 pub fn image_suggestions(images: &[Value]) -> String {
     let text = |image: &Value, key: &str| harmless(image[key].as_str().unwrap_or_default());
@@ -384,8 +396,18 @@ pub fn image_line(image: &Value) -> String {
 
 /// What is known of an image: a line for each of its properties that it has.
 pub fn image(image: &Value) -> String {
-    const SHOWN: [&str; 9] =
-        ["title", "reference", "digest", "platform", "groups", "pulled_at", "added_by", "size_bytes", "failure"];
+    const SHOWN: [&str; 10] = [
+        "title",
+        "reference",
+        "digest",
+        "platform",
+        "groups",
+        "private",
+        "pulled_at",
+        "added_by",
+        "size_bytes",
+        "failure",
+    ];
     const INSIDE: [&str; 5] = ["entrypoint", "command", "working_directory", "require_cuda", "python"];
     let lines = |of: &Value, keys: &[&str]| -> String {
         let shown = keys.iter().filter_map(|key| Some((key, word(&of[*key])?)));

@@ -111,6 +111,8 @@ pub const ACTIONS: &[&str] = &[
     "run.remove",
     "image.add",
     "image.clean",
+    "registry_credentials.set",
+    "registry_credentials.remove",
     "image.pull",
     "image.remove",
     "announcement.make",

@@ -7,10 +7,10 @@ use super::{
     Db, Result,
     audit::{Entry, append_audit},
     reading, transaction,
-    types::Json,
+    types::{Json, parse},
     writing,
 };
-use lyceum_model::{SessionId, Timestamp, session::SessionSpec};
+use lyceum_model::{SessionId, Timestamp, UserId, session::SessionSpec};
 
 /// An image as an administrator added it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct ImageRow {
     pub reference: String,
     /// Names of the groups that may use it; empty for everybody.
     pub groups: Vec<String>,
+    /// The only user who may use it.
+    pub owner: Option<UserId>,
     pub added_by: String,
     pub added_at: Timestamp,
 }
@@ -39,6 +41,7 @@ struct Row {
     title: String,
     reference: String,
     user_groups: String,
+    owner: Option<String>,
     added_by: String,
     added_at: i64,
 }
@@ -47,11 +50,12 @@ impl Db {
     /// Returns the images that administrators added, by name.
     pub async fn images(&self) -> Result<Vec<ImageRow>> {
         let rows: Vec<Row> = reading!(self, pool =>
-            query_as("SELECT name, title, reference, user_groups, added_by, added_at FROM images ORDER BY name")
+            query_as("SELECT name, title, reference, user_groups, owner, added_by, added_at FROM images ORDER BY name")
             .fetch_all(pool).await)?;
         let read = |row: Row| {
             Ok(ImageRow {
                 groups: Json::read(&row.user_groups, "image's groups")?,
+                owner: row.owner.as_deref().map(|id| parse(id, "user id")).transpose()?,
                 name: row.name,
                 title: row.title,
                 reference: row.reference,
@@ -66,10 +70,10 @@ impl Db {
     pub async fn add_image(&self, new: &ImageRow, noted: &Entry<'_>) -> Result<()> {
         let groups = Json::write(&new.groups);
         transaction!(self, tx => {
-            query("INSERT INTO images (name, title, reference, user_groups, added_by, added_at)
-                 VALUES ($1, $2, $3, $4, $5, $6)")
-                .bind(&new.name).bind(&new.title).bind(&new.reference).bind(&groups).bind(&new.added_by)
-                .bind(new.added_at.0).execute(&mut *tx).await?;
+            query("INSERT INTO images (name, title, reference, user_groups, owner, added_by, added_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7)")
+                .bind(&new.name).bind(&new.title).bind(&new.reference).bind(&groups)
+                .bind(new.owner.map(|id| id.to_string())).bind(&new.added_by).bind(new.added_at.0).execute(&mut *tx).await?;
             append_audit(&mut *tx, noted).await?;
         });
         Ok(())

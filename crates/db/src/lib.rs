@@ -39,6 +39,7 @@ mod plans;
 pub mod quota_table;
 pub mod quotas;
 pub mod refusals;
+pub mod registry_credentials;
 pub mod retention;
 pub mod runs;
 mod search;

@@ -370,6 +370,7 @@ pub(super) async fn remove_account(mut tx: Tx<'_>, id: UserId, by: ChangedBy<'_>
         "notification_wishes",
         "notifications",
         "notification_events",
+        "registry_credentials",
     ];
     for table in theirs {
         let sql = format!("DELETE FROM {table} WHERE user_id = $1");

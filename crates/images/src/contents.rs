@@ -1,8 +1,14 @@
 //! What an image has for programs of a portal: the series of its Python, and the versions of the packages that decide
 //! what can start in it. It is read from the names of files when the image is stored; nothing of the image is run.
-//! An image that is imported as one file is not looked into.
+//! A SIF file is not looked into.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    path::{Component, Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
@@ -41,53 +47,67 @@ pub const PACKAGES: [&str; 18] = [
 /// Folders of packages lie at most this deep: `/opt/conda/envs/NAME/lib/python3.12/site-packages`.
 const MAX_DEPTH: usize = 7;
 
+/// What the names in a list of a squashfs file begin with.
+const SQUASHED: &str = "root";
+
 impl Contents {
     /// Reads an unpacked root. What cannot be read is left out.
     pub(crate) fn of_root(root: &Path) -> Self {
-        let mut found = Self::default();
-        let is_wanted = |entry: &walkdir::DirEntry| {
-            let name = entry.file_name().to_str().unwrap_or_default();
-            let is_kernels = entry.depth() == 1 && matches!(name, "proc" | "sys" | "dev");
-            // No package has another folder of packages inside that Python would find.
-            let is_inside = entry
-                .path()
-                .parent()
-                .and_then(Path::file_name)
-                .is_some_and(|parent| is_of_packages(&parent.to_string_lossy()));
-            !is_kernels && !is_inside
-        };
-        let mut folders = Vec::new();
-        let mut pythons = Vec::new();
-        for entry in WalkDir::new(root).max_depth(MAX_DEPTH).into_iter().filter_entry(is_wanted).flatten() {
-            let name = entry.file_name().to_string_lossy();
-            if entry.file_type().is_dir() && is_of_packages(&name) {
-                folders.push(entry.path().to_owned());
-            }
-            let is_program = entry.path().parent().is_some_and(|folder| folder.ends_with("bin"));
-            pythons.extend(series(&name).filter(|_| is_program));
-        }
-        pythons.extend(folders.iter().filter_map(|folder| series(folder.parent()?.file_name()?.to_str()?)));
-        found.python = pythons.into_iter().max().map(|(major, minor)| format!("{major}.{minor}"));
-        for folder in folders {
-            found.add_packages(&folder);
-        }
-        found
+        let below = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_owned();
+        let walk = WalkDir::new(root).max_depth(MAX_DEPTH + 1).into_iter();
+        let entries = walk.filter_entry(|entry| is_wanted(&below(entry.path()))).flatten();
+        Self::of_paths(entries.map(|entry| below(entry.path())))
     }
 
-    fn add_packages(&mut self, folder: &Path) {
-        let Ok(entries) = std::fs::read_dir(folder) else { return };
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if let Some((package, version)) = package(&name) {
-                self.packages.insert(package, version);
+    /// Reads the list of files of a squashfs file; nothing where squashfs-tools is not installed, or does not understand
+    /// the file.
+    pub(crate) fn of_squashfs(file: &Path) -> Option<Self> {
+        let mut command = Command::new("unsquashfs");
+        command.args(["-ls", "-no-progress", "-max-depth", &(MAX_DEPTH + 1).to_string(), "-dest", SQUASHED]);
+        let mut child = command.arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let child = child.as_mut().ok()?;
+        let lines = BufReader::new(child.stdout.take()?).split(b'\n').map_while(Result::ok);
+        let paths = lines.filter_map(|line| {
+            let path = PathBuf::from(String::from_utf8(line).ok()?);
+            path.strip_prefix(SQUASHED).ok().map(Path::to_owned)
+        });
+        let found = Self::of_paths(paths);
+        child.wait().ok()?.success().then_some(found)
+    }
+
+    /// Reads the paths of an image, which are relative.
+    fn of_paths(paths: impl Iterator<Item = PathBuf>) -> Self {
+        let (mut packages, mut pythons) = (BTreeMap::new(), Vec::new());
+        for path in paths.filter(|path| is_wanted(path)) {
+            let (own, parent) = (name(Some(&path)), name(path.parent()));
+            if is_of_packages(&parent) {
+                packages.extend(package(&own));
+            } else if is_of_packages(&own) {
+                pythons.extend(series(&parent));
+            } else if parent == "bin" {
+                pythons.extend(series(&own));
             }
         }
+        let python = pythons.into_iter().max().map(|(major, minor)| format!("{major}.{minor}"));
+        Self { python, packages }
     }
 
     /// Returns whether a package is installed.
     pub fn has(&self, package: &str) -> bool {
         self.packages.contains_key(package)
     }
+}
+
+fn name(path: Option<&Path>) -> Cow<'_, str> {
+    path.and_then(Path::file_name).unwrap_or_default().to_string_lossy()
+}
+
+/// Leaves out what is the kernel's, and what is inside a package: no package has another folder of packages that Python
+/// would find.
+fn is_wanted(path: &Path) -> bool {
+    let mut folders = path.components().rev().skip(2).map(Component::as_os_str);
+    let is_kernels = ["proc", "sys", "dev"].iter().any(|name| path.starts_with(name));
+    !is_kernels && !folders.any(|folder| is_of_packages(&folder.to_string_lossy()))
 }
 
 fn is_of_packages(name: &str) -> bool {
@@ -132,5 +152,14 @@ mod tests {
         let packages: Vec<_> = found.packages.iter().map(|(name, version)| format!("{name} {version}")).collect();
         assert_eq!(packages, ["jupyterlab 4.2.0", "theano 1.0.5", "torch 2.4.0a0+1.nv24.9"]);
         assert!(found.has("jupyterlab") && !found.has("ipykernel"));
+        // The same from a squashfs file, where its tools are installed.
+        let file = root.path().with_extension("sqsh");
+        let made = Command::new("mksquashfs").args([root.path(), &file]).stdout(Stdio::null()).status();
+        if made.is_ok_and(|status| status.success()) {
+            assert_eq!(Contents::of_squashfs(&file), Some(found));
+            std::fs::write(&file, "hsqs").unwrap();
+            assert_eq!(Contents::of_squashfs(&file), None);
+            std::fs::remove_file(file).unwrap();
+        }
     }
 }

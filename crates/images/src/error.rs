@@ -105,6 +105,8 @@ pub enum Error {
     DiskFull { path: PathBuf },
     #[error("cannot {operation} {}: {source}", .path.display())]
     Disk { operation: &'static str, path: PathBuf, source: io::Error },
+    #[error("the file system of {} has no access control lists, so a private image cannot be kept from other users. Store images on another file system, or add the image for all users.", .path.display())]
+    AccessLists { path: PathBuf },
     #[error("the stored layer {digest} was changed or damaged on the disk; it was removed. Pull again.")]
     Damaged { digest: Digest },
     #[error("{} is not an image archive: {reason}. Use the output of `docker save`, an OCI layout, a .sqsh or a .sif file.", .path.display())]

@@ -24,8 +24,8 @@
 //!   with an [`Image`] or an [`Error`] in words for users. Requests for the same image do the work once.
 //! - [`Store::resolve`] returns what a tag names now, [`Store::find`] and [`Store::images`] what is stored.
 //! - [`Store::touch`] notes a use; [`Store::collect`] makes room, and keeps what the caller names as in use.
-//! - An image that is stored is returned for its digest without asking its registry. Whether a user may use it is
-//!   the caller's to decide.
+//! - An image that is stored is returned for its digest without asking its registry, unless the request wants it to be
+//!   asked. Whether a user may use an image is the caller's to decide.
 //!
 //! The client of the registry is our own, on `reqwest` as in the rest of Lyceum. `oci-client` 0.18 was read for
 //! it, and does not serve: it reads manifests and tokens of any size into memory, does not know 429 and
@@ -54,6 +54,6 @@ pub use error::{Error, Result};
 pub use platform::Platform;
 pub use progress::{Progress, State};
 pub use reference::Reference;
-pub use settings::{Credentials, Limits, Settings};
+pub use settings::{Access, Credentials, Limits, Settings};
 pub use signature::PublicKey;
 pub use store::{Collected, Collection, Image, Import, Item, Pull, PullRequest, RootForm, Store, Stored};

@@ -76,6 +76,16 @@ impl Default for Limits {
     }
 }
 
+/// Whose credentials a pull may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// The site's for the host, if there are any.
+    #[default]
+    Site,
+    /// A user's own, with the host that they are for, or none. They are sent to that host alone.
+    Personal(Option<(String, Credentials)>),
+}
+
 /// Authenticates at a registry. The password is never shown or logged.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::{
     Portal,
     error::{Accepted, Created, Error, Problem, Result},
-    extract::{Admin, CurrentUser, Json},
+    extract::{CurrentUser, Json},
     paging::Listed,
 };
 use crate::{
@@ -35,8 +35,10 @@ pub struct ImageView {
     title: String,
     /// Registry, repository and tag or digest, or the address of a file.
     reference: String,
-    /// The groups that may use it. Empty: all users.
+    /// The groups that may use it. Empty: all users, unless it is private.
     groups: Vec<String>,
+    /// Whether only the user who added it may use it. It is pulled with their own credentials.
+    private: bool,
     /// `missing`, `pulling`, `unpacking`, `ready` or `failed`. An image that is updated can be used meanwhile: then
     /// `digest` is not null.
     state: &'static str,
@@ -56,7 +58,7 @@ pub struct ImageView {
     pulled_at: Option<Timestamp>,
     /// Whether it is in the configuration file and cannot be removed here.
     read_only: bool,
-    /// The administrator who added it. Null if it is in the configuration file.
+    /// The user who added it. Null if it is in the configuration file.
     added_by: Option<String>,
     /// What the image says about itself. Null before the first pull.
     inside: Option<InsideView>,
@@ -102,6 +104,7 @@ impl From<Entry> for ImageView {
             platform: stored.map(|image| image.platform.to_string()),
             size_bytes: stored.map(|image| image.bytes),
             pulled_at: entry.pulled_at,
+            private: entry.owner.is_some(),
             read_only: entry.added_by.is_none(),
             inside,
             name: entry.name,
@@ -117,7 +120,17 @@ impl Portal {
     /// Whether the pages of somebody name images: there are some that they may use, or they may add some.
     pub(super) fn has_images(&self, principal: &Principal) -> bool {
         let actor = Actor { user: &principal.user };
-        self.sessions.can_use_images() && (principal.is_admin() || !self.sessions.images_for(actor).is_empty())
+        let may_add = self.sessions.images.may_add(&principal.user);
+        self.sessions.can_use_images() && (may_add || !self.sessions.images_for(actor).is_empty())
+    }
+
+    /// Administrators pull and remove all images, other users their own.
+    fn check_image_is_theirs(&self, principal: &Principal, name: &str) -> Result<()> {
+        let is_theirs = self.sessions.images.find(name).is_some_and(|image| image.may_change(&principal.user));
+        if is_theirs || principal.is_admin() {
+            return Ok(());
+        }
+        Err(Error::forbidden("Only administrators can do this."))
     }
 
     /// Nothing is pulled where it could not be used.
@@ -168,6 +181,10 @@ pub struct ImageRequest {
     /// The groups that may use it. Default: all users.
     #[serde(default)]
     groups: Vec<String>,
+    /// Only you may use it, and it is pulled with your own registry credentials. Always true for users who are not
+    /// administrators.
+    #[serde(default)]
+    private: bool,
 }
 
 /// Adds a container image.
@@ -175,18 +192,18 @@ pub struct ImageRequest {
 /// It is pulled by `POST /images/{name}/pull`, or when a session or job needs it.
 #[utoipa::path(post, path = "/images", tag = "catalogue", request_body = ImageRequest,
     responses((status = 201, body = ImageView),
-        (status = 403, description = "Not an administrator", body = Problem),
+        (status = 403, description = "You may not add images", body = Problem),
         (status = 409, description = "The name is in use", body = Problem),
         (status = 422, description = "A field is invalid, or the repository is not allowed", body = Problem)))]
 pub async fn add(
-    Admin(admin): Admin,
+    user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Json(new): Json<ImageRequest>,
 ) -> Result<Created<ImageView>> {
     portal.check_images()?;
-    let ImageRequest { name, title, reference, groups } = new;
-    let new = NewImage { name, title, reference, groups };
-    let added = portal.sessions.images.add(admin.user.name.as_str(), new).await?;
+    let ImageRequest { name, title, reference, groups, private: is_private } = new;
+    let new = NewImage { name, title, reference, groups, is_private };
+    let added = portal.sessions.images.add(&user.user, new).await?;
     Ok(Created(format!("/api/v1/images/{}", added.name), added.into()))
 }
 
@@ -225,28 +242,30 @@ pub async fn suggestions(_user: CurrentUser) -> Answer<Listed<SuggestionView>> {
 /// The registry is asked again what the tag names. Sessions and jobs that start later use the new digest.
 #[utoipa::path(post, path = "/images/{name}/pull", tag = "catalogue", params(("name" = String, Path)),
     responses((status = 202, body = ImageView),
-        (status = 403, description = "Not an administrator", body = Problem),
+        (status = 403, description = "Not an administrator, and not your own image", body = Problem),
         (status = 404, description = "It does not exist", body = Problem)))]
 pub async fn pull(
-    Admin(admin): Admin,
+    user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
 ) -> Result<Accepted<ImageView>> {
+    portal.check_image_is_theirs(&user, &name)?;
     portal.check_images()?;
-    Ok(Accepted(portal.sessions.images.pull(admin.user.name.as_str(), &name).await?.into()))
+    Ok(Accepted(portal.sessions.images.pull(user.user.name.as_str(), &name).await?.into()))
 }
 
 /// Removes a container image and what is stored of it.
 #[utoipa::path(delete, path = "/images/{name}", tag = "catalogue", params(("name" = String, Path)),
     responses((status = 204, description = "Removed"),
-        (status = 403, description = "Not an administrator", body = Problem),
+        (status = 403, description = "Not an administrator, and not your own image", body = Problem),
         (status = 404, description = "It does not exist", body = Problem),
         (status = 409, description = "It is in the configuration file, or sessions or jobs use it", body = Problem)))]
 pub async fn remove(
-    Admin(admin): Admin,
+    user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
 ) -> Result<Response> {
-    portal.sessions.images.remove(admin.user.name.as_str(), &name).await?;
+    portal.check_image_is_theirs(&user, &name)?;
+    portal.sessions.images.remove(user.user.name.as_str(), &name).await?;
     Ok(NoContent.into_response())
 }

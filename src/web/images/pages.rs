@@ -48,20 +48,30 @@ fn notice(done: &str) -> Option<&'static str> {
 }
 
 /// `POST /images`
-pub async fn add(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+pub async fn add(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
     portal.check_images()?;
     let text = |name: &str| form.get(name).trim().to_owned();
-    let typed =
-        ImageForm { name: text("name"), title: text("title"), reference: text("reference"), groups: text("groups") };
+    let typed = ImageForm {
+        name: text("name"),
+        title: text("title"),
+        reference: text("reference"),
+        groups: text("groups"),
+        is_private: form.get("private") == "on",
+    };
     let groups = typed.groups.split([' ', ',']).filter(|group| !group.is_empty()).map(str::to_owned).collect();
-    let new =
-        NewImage { name: typed.name.clone(), title: typed.title.clone(), reference: typed.reference.clone(), groups };
-    let error = match portal.sessions.images.add(admin.user.name.as_str(), new).await.map_err(Error::from) {
+    let new = NewImage {
+        name: typed.name.clone(),
+        title: typed.title.clone(),
+        reference: typed.reference.clone(),
+        groups,
+        is_private: typed.is_private,
+    };
+    let error = match portal.sessions.images.add(&user.user, new).await.map_err(Error::from) {
         Ok(_) => return Ok(Redirect::to("/images?done=added").into_response()),
         Err(error) if error.is_for_the_form() => error,
         Err(error) => return Err(error),
     };
-    let mut view = view(&portal, &CurrentUser(admin)).await?;
+    let mut view = view(&portal, &user).await?;
     view.errors = error.field_errors().iter().map(views::FieldError::from).collect();
     if view.errors.is_empty() {
         view.errors.push(views::FieldError { field: "name".to_owned(), message: error.detail().to_owned() });
@@ -71,23 +81,21 @@ pub async fn add(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form: F
 }
 
 /// `POST /images/{name}/pull`
-pub async fn pull(
-    Admin(admin): Admin,
-    State(portal): State<Arc<Portal>>,
-    Path(name): Path<String>,
-) -> Result<Redirect> {
+pub async fn pull(user: CurrentUser, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Redirect> {
+    portal.check_image_is_theirs(&user, &name)?;
     portal.check_images()?;
-    portal.sessions.images.pull(admin.user.name.as_str(), &name).await?;
+    portal.sessions.images.pull(user.user.name.as_str(), &name).await?;
     Ok(Redirect::to("/images?done=pulling"))
 }
 
 /// `POST /images/{name}/remove`
 pub async fn remove(
-    Admin(admin): Admin,
+    user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
 ) -> Result<Redirect> {
-    portal.sessions.images.remove(admin.user.name.as_str(), &name).await?;
+    portal.check_image_is_theirs(&user, &name)?;
+    portal.sessions.images.remove(user.user.name.as_str(), &name).await?;
     Ok(Redirect::to("/images?done=removed"))
 }
 
@@ -112,13 +120,15 @@ pub async fn clean(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form:
 
 async fn view(portal: &Portal, user: &CurrentUser) -> Result<ImagesPage> {
     let now = portal.clock.now();
-    let rows = portal.sessions.images_for(user.actor()).iter().map(|image| ImageRow::new(image, now)).collect();
+    let rows =
+        portal.sessions.images_for(user.actor()).iter().map(|image| ImageRow::new(image, &user.user, now)).collect();
     let known = portal.sessions.images.list();
     let is_new = |name: &str| !known.iter().any(|image| image.name == name);
     let suggestions = SUGGESTIONS.iter().filter(|one| user.0.is_admin() && is_new(one.name)).collect();
     let storage = if user.0.is_admin() { Some(portal.sessions.images.storage().await?) } else { None };
     Ok(ImagesPage {
         suggestions,
+        may_add: portal.sessions.images.may_add(&user.user),
         storage: storage.map(|storage| StorageView::new(&storage, now)),
         unused_days: String::new(),
         layout: portal.layout_of(&user.0, Nav::Images),

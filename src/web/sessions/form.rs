@@ -361,7 +361,7 @@ pub(in crate::web) fn images(portal: &Portal, user: &CurrentUser) -> Vec<ImageCh
     if !portal.sessions.can_use_images() {
         return Vec::new();
     }
-    portal.sessions.images_for(user.actor()).iter().map(ImageChoice::from).collect()
+    portal.sessions.usable_images(user.actor()).iter().map(ImageChoice::from).collect()
 }
 
 /// As the inventory spells them.

@@ -5,7 +5,7 @@ use askama::Template;
 use super::{FieldError, Moment};
 use crate::{
     images::{Entry, State, Storage, Suggestion, Use},
-    model::{Timestamp, size::human_size},
+    model::{Timestamp, User, size::human_size},
     web::page::{Layout, filters},
 };
 
@@ -17,6 +17,7 @@ pub struct ImagesPage {
     /// What a form did.
     pub notice: Option<String>,
     pub rows: Vec<ImageRow>,
+    pub may_add: bool,
     /// What an administrator can add by a click, without what was added.
     pub suggestions: Vec<&'static Suggestion>,
     /// What takes room; administrators only.
@@ -35,6 +36,8 @@ pub struct ImageForm {
     pub reference: String,
     /// Names with blanks or commas between them.
     pub groups: String,
+    /// For the one who adds it alone.
+    pub is_private: bool,
 }
 
 /// What takes room in the store of images.
@@ -76,10 +79,13 @@ impl StorageView {
         // Hundreds of layers say no more than their sum.
         if let Some(latest) = parts.iter().map(|item| item.used_at).max() {
             rows.push(StorageRow {
-                name: format!("{} downloaded layers", parts.len()),
+                name: match parts.len() {
+                    1 => "1 downloaded layer".to_owned(),
+                    count => format!("{count} downloaded layers"),
+                },
                 size: size(parts.iter().map(|item| item.bytes).sum()),
                 used: Moment::ago(latest, now),
-                need: "nothing, but they make the next pull faster",
+                need: "nothing, but makes the next pull faster",
             });
         }
         Self { total: format!("{} of {}", size(storage.bytes), size(storage.budget)), rows }
@@ -104,6 +110,10 @@ pub struct ImageRow {
     pub pulled: Option<Moment>,
     /// Who may use it: names, or nothing for everybody.
     pub groups: String,
+    /// Who alone may use it: “you”, or a name.
+    pub private_to: Option<String>,
+    /// Whether the viewer may pull and remove it.
+    pub may_change: bool,
     /// Whether it is in the configuration file.
     pub is_read_only: bool,
     /// What the image says about itself, without empty lines.
@@ -119,7 +129,7 @@ pub struct PullProgress {
 }
 
 impl ImageRow {
-    pub fn new(entry: &Entry, now: Timestamp) -> Self {
+    pub fn new(entry: &Entry, viewer: &User, now: Timestamp) -> Self {
         let (class, word) = match entry.state() {
             State::Missing => ("ended", "Not pulled yet"),
             State::Pulling => ("starting", "Pulling"),
@@ -162,6 +172,10 @@ impl ImageRow {
             size: stored.map(|image| size(image.bytes)),
             pulled: entry.pulled_at.map(|at| Moment::ago(at, now)),
             groups: entry.groups.join(", "),
+            private_to: entry.owner.map(|owner| {
+                if owner == viewer.id { "you".to_owned() } else { entry.added_by.clone().unwrap_or_default() }
+            }),
+            may_change: entry.may_change(viewer),
             is_read_only: entry.added_by.is_none(),
             inside: inside.into_iter().filter(|(_, value)| !value.is_empty()).collect(),
         }
@@ -174,6 +188,15 @@ impl ImageRow {
 }
 
 impl ImagesPage {
+    /// What a reference can be, for the line below the field.
+    pub fn reference_hint(&self) -> &'static str {
+        if self.layout.is_admin() {
+            "registry, repository and tag, or file:// and a path on this machine"
+        } else {
+            "registry, repository and tag"
+        }
+    }
+
     /// What is wrong with a field, for the line beside it.
     pub fn error(&self, field: &str) -> Option<&str> {
         self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())

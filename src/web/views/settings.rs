@@ -29,11 +29,32 @@ pub struct Settings {
     /// How many browsers are signed in, this one included.
     pub logins: i64,
     pub told: NotificationForm,
+    /// Absent for users who may not add images and have saved no credentials.
+    pub registries: Option<RegistriesForm>,
     /// Groups that the viewer is invited into and has not answered.
     pub invitations: Vec<InvitationRow>,
     /// Groups that the viewer is in, by name.
     pub groups: Vec<OwnGroup>,
     pub more_groups: More,
+}
+
+/// Credentials for registries, and the form that saves some.
+#[derive(Clone, Debug)]
+pub struct RegistriesForm {
+    pub rows: Vec<RegistryRow>,
+    /// Whether the viewer may add images, and so has a use for more.
+    pub may_add: bool,
+    /// What was typed, kept after an error; never the password.
+    pub registry: String,
+    pub user: String,
+}
+
+/// A registry that the viewer has saved credentials for.
+#[derive(Clone, Debug)]
+pub struct RegistryRow {
+    pub registry: String,
+    pub user: String,
+    pub saved: Moment,
 }
 
 /// A group that the viewer is in.

@@ -12,6 +12,7 @@ use lyceum::{
         logins::Login,
         people::UserChange,
         quotas::Level,
+        registry_credentials::RegistryCredentials,
         tokens::Token,
         users::NewUser,
     },
@@ -130,6 +131,7 @@ impl<'a> Scene<'a> {
             db.add_announcement(one, None, &NOTED).await.unwrap();
         }
         db.add_image(&image("one"), &NOTED).await.unwrap();
+        db.set_registry_credentials(ada, &at_registry("nvcr.io"), &NOTED).await.unwrap();
         let runs = [super::runs::run(ada, "one"), super::runs::run(ada, "two")];
         for one in &runs {
             db.add_run(one, None, &NOTED).await.unwrap();
@@ -234,6 +236,12 @@ impl<'a> Scene<'a> {
             "group.gone" => db.group_gone(self.of_directorys[0], soon).await.map(drop),
             "group.back" => db.group_back(self.of_directorys[1], soon).await.map(drop),
             "image.add" => db.add_image(&image("three"), &named(action)).await,
+            "registry_credentials.set" => {
+                db.set_registry_credentials(ada, &at_registry("quay.io"), &named(action)).await
+            }
+            "registry_credentials.remove" => {
+                db.remove_registry_credentials(ada, "nvcr.io", &named(action)).await.map(drop)
+            }
             "image.remove" => db.remove_image("one", &named(action)).await.map(drop),
             "announcement.make" => db.add_announcement(&announcement("three"), None, &named(action)).await,
             "announcement.change" => {
@@ -334,12 +342,18 @@ fn token(user: UserId) -> Token {
     Token { id, user, name, scopes: Vec::new(), created_at: START, expires_at, last_used_at: None }
 }
 
+fn at_registry(registry: &str) -> RegistryCredentials {
+    let (user_name, password) = ("$oauthtoken".to_owned(), "sealed".to_owned());
+    RegistryCredentials { registry: registry.to_owned(), user_name, password, saved_at: START }
+}
+
 fn image(name: &str) -> ImageRow {
     ImageRow {
         name: name.to_owned(),
         title: String::new(),
         reference: "nvcr.io/nvidia/fake:1".to_owned(),
         groups: vec!["vision".to_owned()],
+        owner: None,
         added_by: "chief".to_owned(),
         added_at: START,
     }

@@ -13,6 +13,7 @@ use lyceum::{
         limits::GroupFlags,
         logins::Login,
         quotas::Level,
+        registry_credentials::RegistryCredentials,
         runs,
         sessions::Filter,
         tokens::Token,
@@ -134,10 +135,18 @@ async fn fill_later_tables(db: &Db, user: UserId) {
         title: "PyTorch".to_owned(),
         reference: "nvcr.io/nvidia/pytorch:26.10".to_owned(),
         groups: Vec::new(),
+        owner: Some(user),
         added_by: "root".to_owned(),
         added_at: START,
     };
     db.add_image(&image, &NOTED).await.unwrap();
+    let own = RegistryCredentials {
+        registry: "nvcr.io".to_owned(),
+        user_name: "$oauthtoken".to_owned(),
+        password: "sealed".to_owned(),
+        saved_at: START,
+    };
+    db.set_registry_credentials(user, &own, &NOTED).await.unwrap();
     let (name, reference) = (image.name, image.reference);
     let digest = ImageDigest { name, reference, digest: "sha256:00".to_owned(), pulled_at: START };
     db.set_image_digest(&digest).await.unwrap();
@@ -153,7 +162,7 @@ async fn everything(db: &Db, user: UserId) -> String {
             db.belongings(user).await.unwrap(),
             db.list_logins(user).await.unwrap(),
             db.list_tokens(user, None, 10).await.unwrap(),
-            db.find_idempotent(user, "key").await.unwrap(),
+            (db.find_idempotent(user, "key").await.unwrap(), db.registry_credentials(user).await.unwrap()),
             db.limits_of(user).await.unwrap(),
             db.setting("name").await.unwrap(),
             (db.current_announcements(START).await.unwrap(), db.announcement_dismissals(START).await.unwrap()),

@@ -4,6 +4,7 @@ use lyceum::{
     db::{
         admit::{AdmissionMode, Verdict},
         images::{ImageDigest, ImageRow},
+        registry_credentials::RegistryCredentials,
     },
     model::Clock,
 };
@@ -18,6 +19,42 @@ fn digest(of: &str) -> ImageDigest {
 }
 
 #[tokio::test]
+async fn credentials_are_of_one_user_and_registry() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (ada, bob) = (add_user(db, "ada").await, add_user(db, "bob").await);
+        let of = |registry: &str, password: &str| RegistryCredentials {
+            registry: registry.to_owned(),
+            user_name: "$oauthtoken".to_owned(),
+            password: password.to_owned(),
+            saved_at: START,
+        };
+        for saved in [of("quay.io", "1"), of("nvcr.io", "2"), of("nvcr.io", "3")] {
+            db.set_registry_credentials(ada, &saved, &NOTED).await.unwrap();
+        }
+        db.set_registry_credentials(bob, &of("nvcr.io", "4"), &NOTED).await.unwrap();
+        assert_eq!(db.registry_credentials(ada).await.unwrap(), [of("nvcr.io", "3"), of("quay.io", "1")]);
+        assert!(db.remove_registry_credentials(ada, "nvcr.io", &NOTED).await.unwrap());
+        assert!(!db.remove_registry_credentials(ada, "nvcr.io", &NOTED).await.unwrap(), "they have gone");
+        assert_eq!(db.registry_credentials(ada).await.unwrap(), [of("quay.io", "1")]);
+        assert_eq!(db.registry_credentials(bob).await.unwrap(), [of("nvcr.io", "4")]);
+
+        let private = ImageRow {
+            name: "mine".to_owned(),
+            title: String::new(),
+            reference: "nvcr.io/org/private:1".to_owned(),
+            groups: Vec::new(),
+            owner: Some(ada),
+            added_by: "ada".to_owned(),
+            added_at: START,
+        };
+        db.add_image(&private, &NOTED).await.unwrap();
+        assert_eq!(db.images().await.unwrap(), [private]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_image_that_is_in_use_is_not_removed() {
     on_both(async |house| {
         let db = &house.db;
@@ -26,6 +63,7 @@ async fn an_image_that_is_in_use_is_not_removed() {
             title: "PyTorch".to_owned(),
             reference: "nvcr.io/nvidia/pytorch:26.10".to_owned(),
             groups: vec!["vision".to_owned()],
+            owner: None,
             added_by: "root".to_owned(),
             added_at: START,
         };

@@ -29,6 +29,16 @@ const MATRIX: &[Row] = &[
     row("POST", "/api/v1/logout", "", [401, 204, 204, 204, 403, 401, 401]),
     row("GET", "/api/v1/me", "", [401, 200, 200, 200, 200, 401, 401]),
     row("POST", "/api/v1/me/password", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("GET", "/api/v1/me/registry-credentials", "", [401, 200, 200, 200, 200, 401, 401]),
+    row(
+        "PUT",
+        "/api/v1/me/registry-credentials/{registry}",
+        r#"{"user": "", "password": "x"}"#,
+        [401, 403, 403, 422, 403, 401, 401],
+    ),
+    row("DELETE", "/api/v1/me/registry-credentials/{registry}", "", [401, 404, 404, 404, 403, 401, 401]),
+    row("POST", "/settings/registry-credentials", "registry=x", [401, 403, 403, 422, 403, 401, 401]),
+    row("POST", "/settings/registry-credentials/{registry}/remove", "a=b", [401, 404, 404, 404, 403, 401, 401]),
     // Nobody has had a session yet, so nothing is looked for.
     row("GET", "/api/v1/me/environments", "", [401, 200, 200, 200, 200, 401, 401]),
     row("DELETE", "/api/v1/me/environments/{name}", "", [401, 404, 404, 404, 403, 401, 401]),

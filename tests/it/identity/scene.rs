@@ -98,6 +98,7 @@ impl Scene {
             .replace("{group}", &group)
             .replace("{*rest}", &format!("{id}/"))
             .replace("{name}", if of_people { "third" } else { "user" })
+            .replace("{registry}", "nvcr.io")
             .replace("{row}", "0")
             .replace("{test}", &SessionId::new().to_string())
             .replace("{drawing}", "seen")

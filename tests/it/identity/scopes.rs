@@ -37,6 +37,8 @@ const ROUTES: &[(&str, &[&str])] = &[
         &[
             "POST /api/v1/logout",
             "POST /api/v1/me/password",
+            "PUT /api/v1/me/registry-credentials/{registry}",
+            "DELETE /api/v1/me/registry-credentials/{registry}",
             "DELETE /api/v1/me/environments/{name}",
             "POST /settings/packages/{name}/reset",
             "POST /api/v1/tokens",
@@ -101,6 +103,8 @@ const ROUTES: &[(&str, &[&str])] = &[
             "POST /jobs/{id}/delete",
             "GET /usage/compare",
             "GET /usage/compare/table",
+            "POST /settings/registry-credentials",
+            "POST /settings/registry-credentials/{registry}/remove",
             "POST /settings/notifications",
             "POST /settings/notifications/test",
             "POST /settings/password",
@@ -209,6 +213,7 @@ const ROUTES: &[(&str, &[&str])] = &[
         "read",
         &[
             "GET /settings/packages",
+            "GET /api/v1/me/registry-credentials",
             "GET /api/v1/tokens",
             "GET /api/v1/usage",
             "GET /api/v1/nodes",

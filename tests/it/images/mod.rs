@@ -1,6 +1,7 @@
 //! The catalogue of container images, end to end: a real registry that answers for nvcr.io as a mirror, a real portal
 //! with real accounts, and programs that bubblewrap starts in what was pulled.
 
+mod credentials;
 mod gpus;
 mod notebooks;
 pub mod registry;

@@ -25,6 +25,8 @@ pub struct Registry {
     child: Child,
     pub host: String,
     log: Arc<Mutex<Vec<String>>>,
+    /// The account that pushes.
+    login: Option<(&'static str, &'static str)>,
     _directory: tempfile::TempDir,
 }
 
@@ -38,6 +40,16 @@ impl Drop for Registry {
 impl Registry {
     /// Starts a registry; nothing where it, bubblewrap or a static busybox is not installed.
     pub fn start() -> Option<Self> {
+        Self::start_with(&[], None)
+    }
+
+    /// Starts a registry that only these accounts may use, as `htpasswd -B` writes them. The first pushes with this
+    /// password.
+    pub fn start_with_accounts(lines: &[&str], login: (&'static str, &'static str)) -> Option<Self> {
+        Self::start_with(lines, Some(login))
+    }
+
+    fn start_with(accounts: &[&str], login: Option<(&'static str, &'static str)>) -> Option<Self> {
         let has = |path: &str| Path::new(path).exists();
         if !needs::met("docker-registry", has("/usr/bin/docker-registry"))
             || !needs::met("busybox-static", has("/bin/busybox"))
@@ -48,9 +60,16 @@ impl Registry {
         let directory = tempfile::tempdir().unwrap();
         let settings = directory.path().join("registry.yml");
         let data = directory.path().join("data");
+        let auth = if accounts.is_empty() {
+            String::new()
+        } else {
+            let path = directory.path().join("htpasswd");
+            fs::write(&path, accounts.join("\n")).unwrap();
+            format!("auth:\n  htpasswd: {{realm: test, path: {}}}\n", path.display())
+        };
         let text = format!(
             "version: 0.1\nlog: {{level: info}}\nstorage:\n  filesystem: {{rootdirectory: {}}}\nhttp: {{addr: \
-             127.0.0.1:0}}\n",
+             127.0.0.1:0}}\n{auth}",
             data.display()
         );
         fs::write(&settings, text).unwrap();
@@ -67,7 +86,7 @@ impl Registry {
         let noted = log.clone();
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| noted.lock().push(line)));
         let host = format!("127.0.0.1:{}", port.expect("docker-registry names its port"));
-        Some(Self { child, host, log, _directory: directory })
+        Some(Self { child, host, log, login, _directory: directory })
     }
 
     /// The configuration by which this registry answers for `nvcr.io`.
@@ -145,7 +164,11 @@ impl Registry {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
-        let answer = client.request(method, url).header("content-type", kind).body(body).send().await.unwrap();
+        let mut request = client.request(method, url).header("content-type", kind).body(body);
+        if let Some((user, password)) = self.login {
+            request = request.basic_auth(user, Some(password));
+        }
+        let answer = request.send().await.unwrap();
         assert!(answer.status().is_success(), "{url}: {}", answer.status());
         answer
     }

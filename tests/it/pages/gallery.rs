@@ -347,6 +347,12 @@ pub fn settings(word: &Word) -> Settings {
         new_token: None,
         logins: 3,
         told: super::told::told(word),
+        registries: Some(RegistriesForm {
+            rows: vec![RegistryRow { registry: word("nvcr.io"), user: word("$oauthtoken"), saved: ago(3600) }],
+            may_add: true,
+            registry: String::new(),
+            user: String::new(),
+        }),
         invitations: vec![super::people::invitation(word, "speech", "bob")],
         groups: [("vision", "local", true), ("students-2030", "ldap", false)]
             .map(|(name, source, may_leave)| OwnGroup {
@@ -374,6 +380,7 @@ fn settings_token(word: &Word) -> Settings {
         token_name: word("bad\nname"),
         errors: vec![
             error("token_name", "A name is one line."),
+            error("registry", "must be the host of a registry, such as nvcr.io"),
             error("current_password", "This is not your current password."),
         ],
         logins: 1,

@@ -20,6 +20,8 @@ pub fn images(word: &Word) -> ImagesPage {
         size: None,
         pulled: None,
         groups: String::new(),
+        private_to: None,
+        may_change: true,
         is_read_only: false,
         inside: Vec::new(),
     };
@@ -40,8 +42,10 @@ pub fn images(word: &Word) -> ImagesPage {
             ImageRow { progress: progress(Some(43), "4 GiB of 9.3 GiB"), ..row("jax", "starting", "Pulling") },
             ImageRow { progress: progress(None, "asking the registry"), ..row("tf", "starting", "Pulling") },
             ImageRow { failure: Some(word(failure)), groups: word("vision, speech"), ..row("old", "failed", "Failed") },
-            row("new", "ended", "Not pulled yet"),
+            ImageRow { private_to: Some(word("ada")), ..row("new", "ended", "Not pulled yet") },
+            ImageRow { may_change: false, ..row("site", "ended", "Not pulled yet") },
         ],
+        may_add: true,
         suggestions: SUGGESTIONS.iter().collect(),
         storage: Some(StorageView {
             total: "43 GiB of 200 GiB".to_owned(),
@@ -76,6 +80,7 @@ pub fn images_wrong(word: &Word) -> ImagesPage {
             title: word("PyTorch"),
             reference: word("busybox"),
             groups: word("nobody"),
+            is_private: true,
         },
         errors: vec![
             error("name", "must have 1 to 64 characters of a-z"),

@@ -29,7 +29,7 @@ use crate::{
     error::{Error, Result},
     manifest::{self, Blob, Document},
     reference::Reference,
-    settings::{Credentials, Settings},
+    settings::{Access, Credentials, Settings},
 };
 use endpoint::Endpoint;
 
@@ -66,17 +66,17 @@ impl Registry {
         })
     }
 
-    /// Prepares the requests of one pull. `personal` credentials are sent to the host that they name alone, and are
-    /// preferred to the site's.
-    pub fn session(
-        self: &Arc<Self>,
-        reference: &Reference,
-        personal: Option<&(String, Credentials)>,
-    ) -> Result<Session> {
+    /// Prepares the requests of one pull. Personal credentials are sent to the host that they name alone.
+    pub fn session(self: &Arc<Self>, reference: &Reference, access: &Access) -> Result<Session> {
         let endpoint = Endpoint::of(reference, &self.settings.mirrors)?;
-        let personal = personal.filter(|(host, _)| *host == endpoint.host).map(|(_, credentials)| credentials);
+        let credentials = match access {
+            Access::Site => self.settings.credentials.get(&endpoint.host),
+            Access::Personal(own) => {
+                own.as_ref().filter(|(host, _)| *host == endpoint.host).map(|(_, credentials)| credentials)
+            }
+        };
         Ok(Session {
-            credentials: personal.or_else(|| self.settings.credentials.get(&endpoint.host)).cloned(),
+            credentials: credentials.cloned(),
             repository: endpoint.repository(reference),
             endpoint,
             registry: self.clone(),

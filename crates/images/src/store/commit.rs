@@ -13,7 +13,10 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Image, Inner, RECORD, RootForm, USED, blocking, read_record};
+use super::{
+    Image, Inner, RECORD, RootForm, USED, blocking, read_record,
+    readers::{CLOSED, OPEN},
+};
 use crate::{
     contents::Contents,
     error::{Error, Result},
@@ -107,7 +110,8 @@ impl Inner {
         }
         write(&staging.path.join(USED), b"").map_err(failed)?;
         write(&staging.path.join(RECORD), &record).map_err(failed)?;
-        fs::set_permissions(&staging.path, Permissions::from_mode(0o755)).map_err(failed)?;
+        let mode = if image.is_closed { CLOSED } else { OPEN };
+        fs::set_permissions(&staging.path, Permissions::from_mode(mode)).map_err(failed)?;
         sync(&staging.path.join(image.form.file_name())).map_err(failed)?;
         sync(&staging.path).map_err(failed)?;
         let directory = self.image_directory(image.digest, &image.platform, image.form);

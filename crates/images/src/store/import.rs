@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     config::ImageConfig,
+    contents::Contents,
     digest::{Digest, Hasher},
     error::{Error, Result},
     manifest::{Blob, Document, Kind, Manifest, OCI_MANIFEST},
@@ -49,11 +50,20 @@ pub struct Import {
     pub platform: Platform,
     /// Unused for a squashfs or SIF file, which stays what it is.
     pub form: RootForm,
+    /// Stores it for accounts alone that are named with [`Store::grant`].
+    pub is_private: bool,
 }
 
 impl Import {
     pub fn new(path: impl Into<PathBuf>, name: impl Into<String>) -> Self {
-        Self { path: path.into(), name: name.into(), tag: None, platform: Platform::host(), form: RootForm::default() }
+        Self {
+            path: path.into(),
+            name: name.into(),
+            tag: None,
+            platform: Platform::host(),
+            form: RootForm::default(),
+            is_private: false,
+        }
     }
 }
 
@@ -114,6 +124,9 @@ impl Inner {
         }
         let (_held, stored) = self.claim(document.digest, &import.platform, import.form).await?;
         if let Some(image) = stored {
+            if !import.is_private {
+                Self::open_to_all(&image)?;
+            }
             return Ok(image);
         }
         let image = Image {
@@ -128,6 +141,7 @@ impl Inner {
             contents: None,
             signed_by: Vec::new(),
             directory: self.path("images"),
+            is_closed: import.is_private,
         };
         meter.begin(State::Unpacking, Some(manifest.layers.iter().map(|layer| layer.size).sum()));
         let documents = vec![("manifest.json", document.bytes), ("config.json", config)];
@@ -155,11 +169,15 @@ impl Inner {
             let path = staging.path.join(form.file_name());
             let copy = Copy { meter: &meter, cancel: &cancel, limit };
             let (digest, _) = copy.run(source, &import.path, &path)?;
-            Ok((staging, digest, import, size))
+            let contents = (form == RootForm::Squashfs).then(|| Contents::of_squashfs(&path)).flatten();
+            Ok((staging, digest, import, size, contents))
         };
-        let (staging, digest, import, size) = blocking(work).await?;
+        let (staging, digest, import, size, contents) = blocking(work).await?;
         let (_held, stored) = self.claim(digest, &import.platform, form).await?;
         if let Some(image) = stored {
+            if !import.is_private {
+                Self::open_to_all(&image)?;
+            }
             return Ok(image);
         }
         let image = Image {
@@ -171,9 +189,10 @@ impl Inner {
             config: None,
             download_bytes: size,
             bytes: 0,
-            contents: None,
+            contents,
             signed_by: Vec::new(),
             directory: self.path("images"),
+            is_closed: import.is_private,
         };
         self.clone().commit(staging, image, Vec::new()).await
     }

@@ -7,6 +7,7 @@ mod commit;
 mod import;
 mod lock;
 mod pull;
+mod readers;
 
 use std::{
     collections::HashMap,
@@ -31,7 +32,8 @@ use crate::{
     digest::Digest,
     error::{Error, Result},
     platform::Platform,
-    registry::Registry,
+    reference::Reference,
+    registry::{Registry, endpoint::Endpoint},
     settings::Settings,
     unpack::remove_all,
 };
@@ -73,7 +75,7 @@ pub struct Image {
     pub form: RootForm,
     /// What the image says about itself; unknown for an imported root file.
     pub config: Option<ImageConfig>,
-    /// What was found inside; unknown for an imported root file.
+    /// What was found inside; unknown for an imported SIF file.
     #[serde(default)]
     pub contents: Option<Contents>,
     /// Bytes of the layers as they were downloaded, each layer once.
@@ -84,6 +86,9 @@ pub struct Image {
     pub signed_by: Vec<Digest>,
     #[serde(skip)]
     directory: PathBuf,
+    /// Whether it is stored for named accounts alone.
+    #[serde(skip)]
+    is_closed: bool,
 }
 
 impl Image {
@@ -183,9 +188,14 @@ impl Store {
         self.0.remove_directory(&image.directory)
     }
 
+    /// Returns the host that answers for a registry, with its port: the one that credentials are for.
+    pub fn host(&self, reference: &Reference) -> Result<String> {
+        Ok(Endpoint::of(reference, &self.0.settings.mirrors)?.host)
+    }
+
     /// Returns the digest that a tag names now, without a download: of the index, if the tag names one.
     pub async fn resolve(&self, request: &PullRequest) -> Result<Digest> {
-        let session = self.0.registry.session(&request.reference, request.credentials.as_ref())?;
+        let session = self.0.registry.session(&request.reference, &request.access)?;
         let name = request.name();
         Ok(session.document(&name).await?.digest)
     }

@@ -25,7 +25,7 @@ use crate::{
     progress::{Meter, Progress, State},
     reference::Reference,
     registry::{Part, Session},
-    settings::Credentials,
+    settings::Access,
     signature::{self, PublicKey},
 };
 
@@ -39,8 +39,9 @@ pub struct PullRequest {
     pub platform: Platform,
     /// [`RootForm::Directory`], unless set.
     pub form: RootForm,
-    /// A user's own credentials, with the host that they are for. They are sent to that host alone.
-    pub credentials: Option<(String, Credentials)>,
+    pub access: Access,
+    /// Asks the registry also for an image that is stored, which proves that the credentials suffice for it.
+    pub always_ask: bool,
     /// Accepts only an image that was signed with this key.
     pub require_signature: Option<PublicKey>,
 }
@@ -51,7 +52,8 @@ impl PullRequest {
             reference,
             platform: Platform::host(),
             form: RootForm::default(),
-            credentials: None,
+            access: Access::default(),
+            always_ask: false,
             require_signature: None,
         }
     }
@@ -154,7 +156,7 @@ impl Work {
         if let Some(image) = self.stored()? {
             return Ok(image);
         }
-        let session = self.store.registry.session(&request.reference, request.credentials.as_ref())?;
+        let session = self.store.registry.session(&request.reference, &request.access)?;
         let found = self.find(&session).await?;
         let mut signed_by = Vec::new();
         if let Some(key) = &request.require_signature {
@@ -164,6 +166,9 @@ impl Work {
         }
         let (_image, stored) = self.store.claim(found.document.digest, &request.platform, request.form).await?;
         if let Some(mut image) = stored {
+            if matches!(request.access, Access::Site) {
+                Inner::open_to_all(&image)?;
+            }
             for key in signed_by {
                 Inner::add_signature(&mut image, key)?;
             }
@@ -192,6 +197,7 @@ impl Work {
             contents: None,
             signed_by,
             directory: self.store.path("images"),
+            is_closed: matches!(request.access, Access::Personal(_)),
         };
         let documents = vec![("manifest.json", found.document.bytes), ("config.json", config_bytes)];
         let outcome = self.download_and_unpack(&session, image, &found.manifest, documents).await;
@@ -206,7 +212,9 @@ impl Work {
 
     /// Returns the image that a digest names, if it is stored and its signature was verified before.
     fn stored(&self) -> Result<Option<Image>> {
-        let Some(digest) = self.request.reference.digest() else { return Ok(None) };
+        let Some(digest) = self.request.reference.digest().filter(|_| !self.request.always_ask) else {
+            return Ok(None);
+        };
         let key = self.request.require_signature.as_ref().map(PublicKey::fingerprint);
         let found = self.store.take(digest, &self.request.platform, self.request.form)?;
         Ok(found.filter(|image| key.is_none_or(|key| image.signed_by.contains(&key))))

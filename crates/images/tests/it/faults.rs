@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
-use lyceum_images::{Credentials, Error, Limits, PullRequest, Settings, State, Store};
+use lyceum_images::{Access, Credentials, Error, Limits, PullRequest, Settings, State, Store};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -331,8 +331,8 @@ async fn tokens_are_fetched_with_and_without_a_user() {
     assert_eq!(tokens.len(), 1, "one token serves the whole pull");
     assert!(tokens[0].path.contains("scope=repository%3Asome%2Fimage%3Apull") && tokens[0].authorization.is_none());
     let (_directory, personal) = store(impatient());
-    let credentials = Some((server.host.clone(), Credentials::new("me", "geheim")));
-    let request = PullRequest { credentials, ..PullRequest::new(server.reference()) };
+    let access = Access::Personal(Some((server.host.clone(), Credentials::new("me", "geheim"))));
+    let request = PullRequest { access, ..PullRequest::new(server.reference()) };
     personal.pull(request).wait().await.unwrap();
     assert_eq!(server.asked("/token")[1].authorization.as_deref(), Some("Basic bWU6Z2VoZWlt"));
     assert_eq!(server.asked("blobs").last().unwrap().authorization.as_deref(), Some("Bearer for-me"));
@@ -356,8 +356,8 @@ async fn redirects_lose_credentials_and_stay_on_tls() {
         })
         .await;
     let (_directory, store) = store(impatient());
-    let credentials = Some((server.host.clone(), Credentials::new("me", "geheim")));
-    let request = PullRequest { credentials, ..PullRequest::new(server.reference()) };
+    let access = Access::Personal(Some((server.host.clone(), Credentials::new("me", "geheim"))));
+    let request = PullRequest { access, ..PullRequest::new(server.reference()) };
     let error = store.pull(request).wait().await.unwrap_err();
     // The content network of this test does not know signed addresses.
     assert!(matches!(&*error, Error::NotFound { .. }), "{error}");
@@ -422,8 +422,8 @@ async fn logs_have_no_credentials() {
         })
         .await;
     let (_directory, store) = store(impatient());
-    let credentials = Some((server.host.clone(), Credentials::new("me", "geheim")));
-    store.pull(PullRequest { credentials, ..PullRequest::new(server.reference()) }).wait().await.unwrap();
+    let access = Access::Personal(Some((server.host.clone(), Credentials::new("me", "geheim"))));
+    store.pull(PullRequest { access, ..PullRequest::new(server.reference()) }).wait().await.unwrap();
     let logged = String::from_utf8_lossy(&kept.0.lock()).into_owned();
     assert!(logged.contains("image pulled") && logged.contains("retrying"), "{logged}");
     assert!(!logged.contains("geheim") && !logged.contains("bWU6Z2VoZWlt"), "{logged}");

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
-use lyceum_images::{Credentials, Digest, Error, PullRequest, Reference, RootForm, Settings, State};
+use lyceum_images::{Access, Credentials, Digest, Error, PullRequest, Reference, RootForm, Settings, State};
 use serde_json::json;
 
 use super::{
@@ -158,8 +158,8 @@ async fn passwords_are_needed_and_never_shown() {
     let Some(registry) = Registry::start_with_password("$oauthtoken", "geheim", line) else { return };
     let reference = registry.push("some/image", "1", &image(&[Layer::new().file("a", b"a").gzip()])).await;
     let request = |password: Option<&str>| {
-        let credentials = password.map(|password| (registry.host.clone(), Credentials::new("$oauthtoken", password)));
-        PullRequest { credentials, ..PullRequest::new(reference.clone()) }
+        let own = password.map(|password| (registry.host.clone(), Credentials::new("$oauthtoken", password)));
+        PullRequest { access: Access::Personal(own), ..PullRequest::new(reference.clone()) }
     };
     let (_directory, personal) = store(Settings::default());
     let error = personal.pull(request(None)).wait().await.unwrap_err();
@@ -167,18 +167,26 @@ async fn passwords_are_needed_and_never_shown() {
     let error = personal.pull(request(Some("falsch"))).wait().await.unwrap_err();
     assert!(matches!(&*error, Error::CredentialsRejected { .. }), "{error}");
     assert!(!format!("{error} {error:?} {:?}", request(Some("falsch"))).contains("falsch"));
-    personal.pull(request(Some("geheim"))).wait().await.unwrap();
-    // The site's credentials serve all.
+    let image = personal.pull(request(Some("geheim"))).wait().await.unwrap();
+    // What one user pulled is nothing to others whom the registry does not give it, not even by its digest.
+    let at = PullRequest { reference: reference.at(image.digest), always_ask: true, ..request(None) };
+    let error = personal.pull(at.clone()).wait().await.unwrap_err();
+    assert!(matches!(&*error, Error::CredentialsMissing { .. }), "{error}");
+    let of_site = PullRequest { access: Access::Site, ..at.clone() };
+    assert!(personal.pull(of_site).wait().await.is_err());
+    personal.pull(PullRequest { access: request(Some("geheim")).access, ..at }).wait().await.unwrap();
+    // The site's credentials serve all pulls of the site, and no personal one.
     let credentials = BTreeMap::from([(registry.host.clone(), Credentials::new("$oauthtoken", "geheim"))]);
     let settings = Settings { credentials, ..Settings::default() };
     assert!(!format!("{settings:?}").contains("geheim"));
     let (_directory, site) = store(settings);
-    site.pull(request(None)).wait().await.unwrap();
+    assert!(site.pull(request(None)).wait().await.is_err());
+    site.pull(PullRequest::new(reference.clone())).wait().await.unwrap();
     assert!(!format!("{site:?}").contains("geheim"));
     // Credentials for another host are not sent.
     let (_directory, other) = store(Settings::default());
-    let credentials = Some(("nvcr.io".to_owned(), Credentials::new("$oauthtoken", "geheim")));
-    let error = other.pull(PullRequest { credentials, ..request(None) }).wait().await.unwrap_err();
+    let access = Access::Personal(Some(("nvcr.io".to_owned(), Credentials::new("$oauthtoken", "geheim"))));
+    let error = other.pull(PullRequest { access, ..request(None) }).wait().await.unwrap_err();
     assert!(matches!(&*error, Error::CredentialsMissing { .. }), "{error}");
 }
 

@@ -20,9 +20,12 @@ pub struct Config {
     pub form: Form,
     /// A public key (PEM): only images that are signed with it are pulled. Empty: none.
     pub require_signature: PathBuf,
-    /// Repositories that administrators may add images from, such as `nvcr.io/nvidia/*`; empty: from all.
+    /// Repositories that images may be added from, such as `nvcr.io/nvidia/*`; empty: administrators add from all.
     #[serde(deserialize_with = "setting::list")]
     pub allow: Vec<String>,
+    /// How many images each user may add that are theirs alone, from the repositories of `allow`; 0: only
+    /// administrators add images.
+    pub per_user: usize,
     /// For a registry, the one that is asked instead.
     pub mirrors: BTreeMap<String, String>,
     /// Files with certificate authorities of registries, in PEM format, besides the system's.
@@ -93,6 +96,7 @@ impl Default for Config {
             form: Form::Directory,
             require_signature: PathBuf::new(),
             allow: Vec::new(),
+            per_user: 0,
             mirrors: BTreeMap::new(),
             authorities: Vec::new(),
             credentials: PathBuf::new(),
@@ -122,6 +126,9 @@ impl Config {
                     "images.allow: `{pattern}` must be a repository with its registry, such as \"nvcr.io/nvidia/*\""
                 ));
             }
+        }
+        if self.per_user > 0 && self.allow.is_empty() {
+            faults.push("images.per_user: requires images.allow, the repositories that users may pull from".to_owned());
         }
         for (index, image) in self.list.iter().enumerate() {
             let name = image.name.escape_debug();

@@ -4,7 +4,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use lyceum_images::{Image, RootForm};
-use lyceum_model::{Timestamp, cuda};
+use lyceum_model::{Role, Timestamp, User, UserId, cuda};
 use lyceum_wire::protocol::{
     Container,
     container::{Runner, Writable},
@@ -21,7 +21,9 @@ pub struct Entry {
     pub source: Source,
     /// Names of the groups that may use it; empty for everybody.
     pub groups: Vec<String>,
-    /// The administrator who added it; absent for an image of the configuration file.
+    /// The only user who may use it.
+    pub owner: Option<UserId>,
+    /// The user who added it; absent for an image of the configuration file.
     pub added_by: Option<String>,
     /// What workloads run with: what the source named when it was pulled last.
     pub stored: Option<Arc<Image>>,
@@ -156,10 +158,26 @@ impl Entry {
         }
     }
 
-    /// Returns whether people of these groups may use it.
+    /// Returns whether a user may use it. Administrators use the images of all groups, and no other user's own.
     #[must_use]
-    pub fn allows<S: AsRef<str>>(&self, groups: &[S]) -> bool {
-        self.groups.is_empty() || groups.iter().any(|group| self.groups.iter().any(|own| own == group.as_ref()))
+    pub fn allows(&self, user: &User) -> bool {
+        if let Some(owner) = self.owner {
+            return owner == user.id;
+        }
+        let is_member = || user.groups.iter().any(|group| self.groups.contains(group));
+        self.groups.is_empty() || user.role == Role::Admin || is_member()
+    }
+
+    /// Returns whether a user may see that it exists, and for what it is pulled or removed.
+    #[must_use]
+    pub fn is_visible_to(&self, user: &User) -> bool {
+        user.role == Role::Admin || self.allows(user)
+    }
+
+    /// Returns whether a user may pull and remove it.
+    #[must_use]
+    pub fn may_change(&self, user: &User) -> bool {
+        user.role == Role::Admin || self.owner == Some(user.id)
     }
 
     /// Returns whether a workload can start in it.
@@ -207,6 +225,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lyceum_model::Username;
 
     fn entry(work: Work) -> Entry {
         Entry {
@@ -214,6 +233,7 @@ mod tests {
             title: String::new(),
             source: "nvcr.io/nvidia/pytorch:26.10".parse().unwrap(),
             groups: vec!["vision".to_owned()],
+            owner: None,
             added_by: None,
             stored: None,
             pulled_at: None,
@@ -243,9 +263,33 @@ mod tests {
     }
 
     #[test]
-    fn groups_bind() {
+    fn groups_and_owners_bind() {
+        let user = |role, groups: &[&str]| User {
+            id: UserId::new(),
+            name: Username::parse("ada").unwrap(),
+            display_name: String::new(),
+            source: "local".to_owned(),
+            unix_name: None,
+            directory_unix_name: None,
+            role,
+            given_role: role,
+            disabled: false,
+            absent_since: None,
+            uid_number: None,
+            groups: groups.iter().map(|name| (*name).to_owned()).collect(),
+            manages: Vec::new(),
+            created_at: Timestamp(0),
+            last_seen_at: None,
+        };
         let one = entry(Work::None);
-        assert!(one.allows(&["x", "vision"]) && !one.allows(&["x"]) && !one.allows::<&str>(&[]));
-        assert!(Entry { groups: Vec::new(), ..one }.allows::<&str>(&[]));
+        let (member, other, admin) =
+            (user(Role::User, &["x", "vision"]), user(Role::User, &["x"]), user(Role::Admin, &[]));
+        assert!(one.allows(&member) && !one.allows(&other) && one.allows(&admin));
+        assert!(!one.may_change(&member) && one.may_change(&admin));
+        assert!(Entry { groups: Vec::new(), ..one.clone() }.allows(&other));
+        let private = Entry { groups: Vec::new(), owner: Some(member.id), ..one };
+        assert!(private.allows(&member) && !private.allows(&other) && !private.allows(&admin));
+        assert!(private.is_visible_to(&admin) && !private.is_visible_to(&other));
+        assert!(private.may_change(&member) && private.may_change(&admin) && !private.may_change(&other));
     }
 }

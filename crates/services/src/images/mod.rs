@@ -4,6 +4,7 @@
 //! `lyceum_images`' business.
 
 mod config;
+mod credentials;
 mod entry;
 mod source;
 mod storage;
@@ -25,13 +26,16 @@ use lyceum_db::{
     images::{ImageDigest, ImageRow},
 };
 use lyceum_images::{
-    Collection, Digest, Image, Import, Platform, Pull, PullRequest, RootForm, State as PullState, Store,
+    Access, Collection, Digest, Image, Import, Platform, Pull, PullRequest, RootForm, State as PullState, Store,
 };
-use lyceum_model::{Clock, FieldError, Timestamp};
+use lyceum_model::{Clock, FieldError, Role, Timestamp, User, UserId};
+
+use crate::auth::keys::Key;
 
 use config::{NAME_RULE, is_name};
 
 pub use config::{Config, Form, ListedImage};
+pub use credentials::NewCredentials;
 pub use entry::{Amount, Entry, Lab, Readiness, State, Work, driver_objection, lab};
 pub use source::Source;
 pub use storage::{Cleaning, Storage, StoredItem, Use};
@@ -49,6 +53,8 @@ pub struct Images(Arc<Inner>);
 struct Inner {
     db: Db,
     clock: Clock,
+    /// Encrypts people's credentials.
+    key: Key,
     config: Config,
     store: Store,
     known: watch::Sender<Vec<Entry>>,
@@ -66,6 +72,9 @@ pub struct NewImage {
     pub title: String,
     pub reference: String,
     pub groups: Vec<String>,
+    /// Only the user who adds it may use it, and it is pulled with their own credentials. Images of users who are not
+    /// administrators are always private.
+    pub is_private: bool,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -74,6 +83,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("image not found")]
     NotFound,
+    #[error("only administrators may add images")]
+    Forbidden,
     #[error("invalid image")]
     Invalid(Vec<FieldError>),
     /// The sentence says why.
@@ -91,13 +102,14 @@ pub enum Error {
 impl Images {
     /// Opens the store of images, in the folder that the configuration names or else in `directory`, and finds what is
     /// stored of each image. Pulls that an earlier process left unfinished continue when their image is asked for.
-    pub async fn open(config: Config, directory: PathBuf, db: Db, clock: Clock) -> Result<Self> {
+    pub async fn open(config: Config, directory: PathBuf, db: Db, clock: Clock, key: Key) -> Result<Self> {
         let directory = if config.is_shared() { config.directory.clone() } else { directory };
         let settings = config.settings();
         let store = blocking(move || Store::open(directory, settings)).await?;
         let inner = Inner {
             db,
             clock,
+            key,
             config,
             store,
             known: watch::Sender::new(Vec::new()),
@@ -111,7 +123,7 @@ impl Images {
         for one in listed {
             // Checked when the configuration was read.
             let source = one.reference.parse().map_err(Error::Source)?;
-            entries.push(images.entry((one.name, one.title), source, one.groups, None));
+            entries.push(images.entry((one.name, one.title), source, (one.groups, None), None));
         }
         for row in images.0.db.images().await? {
             if entries.iter().any(|entry| entry.name == row.name) {
@@ -122,7 +134,7 @@ impl Images {
                 continue;
             }
             let source = row.reference.parse().map_err(Error::Source)?;
-            entries.push(images.entry((row.name, row.title), source, row.groups, Some(row.added_by)));
+            entries.push(images.entry((row.name, row.title), source, (row.groups, row.owner), Some(row.added_by)));
         }
         for digest in images.0.db.image_digests().await? {
             let is_it = |entry: &&mut Entry| entry.name == digest.name && entry.source.to_string() == digest.reference;
@@ -139,13 +151,13 @@ impl Images {
         &self,
         (name, title): (String, String),
         source: Source,
-        groups: Vec<String>,
+        (groups, owner): (Vec<String>, Option<UserId>),
         added_by: Option<String>,
     ) -> Entry {
         let mut serial = self.0.next_serial.lock();
         *serial += 1;
         let (stored, pulled_at, work) = (None, None, Work::None);
-        Entry { name, title, source, groups, added_by, stored, pulled_at, work, serial: *serial }
+        Entry { name, title, source, groups, owner, added_by, stored, pulled_at, work, serial: *serial }
     }
 
     async fn find_stored(&self, digest: Digest) -> Result<Option<Arc<Image>>> {
@@ -201,8 +213,18 @@ impl Images {
         }
     }
 
+    /// Returns whether a user may add images.
+    #[must_use]
+    pub fn may_add(&self, user: &User) -> bool {
+        user.role == Role::Admin || self.0.config.per_user > 0
+    }
+
     /// Adds an image. It is pulled when somebody asks for it.
-    pub async fn add(&self, by: &str, mut new: NewImage) -> Result<Entry> {
+    pub async fn add(&self, by: &User, mut new: NewImage) -> Result<Entry> {
+        if !self.may_add(by) {
+            return Err(Error::Forbidden);
+        }
+        new.is_private |= by.role != Role::Admin;
         if new.reference.trim().is_empty()
             && let Some(known) = suggestion(new.name.trim())
         {
@@ -211,32 +233,34 @@ impl Images {
                 known.title.clone_into(&mut new.title);
             }
         }
-        let source = self.check(&new).await?;
+        let source = self.check(by, &new).await?;
+        let owner = new.is_private.then_some(by.id);
         let NewImage { name, title, groups, .. } = new;
         let text = source.to_string();
         if self.find(&name).is_some() {
             return Err(taken(&name));
         }
         let now = self.0.clock.now();
-        let noted = AuditEntry { at: now, actor: by, action: "image.add", subject: &name, detail: &text };
+        let noted = AuditEntry { at: now, actor: by.name.as_str(), action: "image.add", subject: &name, detail: &text };
         let row = ImageRow {
             name: name.clone(),
             title: title.clone(),
             reference: text.clone(),
             groups: groups.clone(),
-            added_by: by.to_owned(),
+            owner,
+            added_by: by.name.to_string(),
             added_at: now,
         };
         match self.0.db.add_image(&row, &noted).await {
             Err(db::Error::Unique) => return Err(taken(&name)),
             added => added?,
         }
-        let entry = self.entry((name, title), source, groups, Some(by.to_owned()));
+        let entry = self.entry((name, title), source, (groups, owner), Some(by.name.to_string()));
         self.0.known.send_modify(|all| all.push(entry.clone()));
         Ok(entry)
     }
 
-    async fn check(&self, new: &NewImage) -> Result<Source> {
+    async fn check(&self, by: &User, new: &NewImage) -> Result<Source> {
         let mut faults = Vec::new();
         let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
         if !is_name(&new.name) {
@@ -245,7 +269,22 @@ impl Images {
         if new.title.chars().count() > MAX_TITLE_LENGTH || new.title.contains(char::is_control) {
             fault("title", "malformed", "must be one line of at most 100 characters");
         }
+        let is_admin = by.role == Role::Admin;
+        let own = self.list().iter().filter(|entry| entry.owner == Some(by.id)).count();
+        if !is_admin && own >= self.0.config.per_user {
+            let sentence = format!("you have {own} images, which is the limit: remove one of them first");
+            fault("name", "too_many", &sentence);
+        }
+        if new.is_private && !new.groups.is_empty() {
+            let sentence = "must be empty: the image is yours alone, because only administrators add images for groups";
+            let sentence = if is_admin { "must be empty: the image is to be yours alone" } else { sentence };
+            fault("groups", "private", sentence);
+        }
         let source = match new.reference.parse::<Source>() {
+            Ok(Source::File { .. }) if !is_admin => {
+                fault("reference", "not_allowed", "files of the portal's machine are for administrators alone");
+                None
+            }
             Ok(source) if !self.0.config.allows(&source) => {
                 let allowed = self.0.config.allow.join(", ");
                 fault("reference", "not_allowed", &format!("is not among the allowed repositories: {allowed}"));
@@ -319,19 +358,23 @@ impl Images {
             let free = |entry: &&mut Entry| entry.name == name && entry.amount().is_none();
             let Some(entry) = all.iter_mut().find(free) else { return false };
             entry.work = Work::Pulling(Amount::default());
-            begun = Some((entry.serial, entry.name.clone(), entry.source.clone()));
+            begun = Some((entry.serial, entry.name.clone(), entry.source.clone(), entry.owner));
             true
         });
-        let Some((serial, name, source)) = begun else { return };
+        let Some((serial, name, source, owner)) = begun else { return };
         tracing::info!(image = name, %source, "pulling image");
         let this = self.clone();
         tokio::spawn(async move {
+            let access = match this.access(&source, owner).await {
+                Ok(access) => access,
+                Err(reason) => return this.change(serial, |entry| entry.work = Work::Failed(reason)),
+            };
             let pull = {
                 let _removal = this.0.removal.lock().await;
                 if !this.list().iter().any(|entry| entry.serial == serial) {
                     return;
                 }
-                let pull = this.start_pull(&name, source);
+                let pull = this.start_pull(&name, source, access);
                 this.0.pulls.lock().insert(serial, pull.clone());
                 pull
             };
@@ -340,14 +383,21 @@ impl Images {
         });
     }
 
-    fn start_pull(&self, name: &str, source: Source) -> Pull {
+    fn start_pull(&self, name: &str, source: Source, access: Access) -> Pull {
         let form = self.0.config.form.into();
         match source {
             Source::Registry(reference) => {
                 let require_signature = self.0.config.key.clone();
-                self.0.store.pull(PullRequest { form, require_signature, ..PullRequest::new(reference) })
+                // What is stored may have been pulled with another user's credentials.
+                let always_ask = true;
+                let request =
+                    PullRequest { form, require_signature, access, always_ask, ..PullRequest::new(reference) };
+                self.0.store.pull(request)
             }
-            Source::File { path, tag } => self.0.store.import(Import { tag, form, ..Import::new(path, name) }),
+            Source::File { path, tag } => {
+                let is_private = access != Access::Site;
+                self.0.store.import(Import { tag, form, is_private, ..Import::new(path, name) })
+            }
         }
     }
 
@@ -420,6 +470,11 @@ impl Images {
         Ok(stored.chain(of_workloads).collect())
     }
 
+    /// Lets the account of a user who may use an image read its files, if they are closed to others.
+    pub(crate) async fn grant(&self, image: &Image, uid: u32) -> Result<(), lyceum_images::Error> {
+        self.0.store.grant(image, uid).await
+    }
+
     fn change(&self, serial: u64, change: impl FnOnce(&mut Entry)) {
         self.0.known.send_if_modified(|all| {
             let Some(entry) = all.iter_mut().find(|entry| entry.serial == serial) else { return false };
@@ -435,7 +490,7 @@ fn taken(name: &str) -> Error {
 }
 
 /// Returns an error's words with a capital letter at the front.
-fn as_sentence(words: &str) -> String {
+pub(crate) fn as_sentence(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -42,7 +42,7 @@ impl Sessions {
         };
         // A script of Slurm's finds the Python that it names itself, or loads.
         let is_slurms = task.as_ref().is_some_and(|task| task.shape.as_written);
-        let (container, kernels) = self.image(session, app)?;
+        let (container, kernels) = self.image(session, app, person.uid).await?;
         let (python, software) = match &session.spec.environment {
             _ if container.is_some() => (None, None),
             None if is_slurms => (None, None),

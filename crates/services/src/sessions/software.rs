@@ -3,14 +3,14 @@
 //! on the host, with its kernel in the image. How images are pulled is left to `images`.
 
 use lyceum_images::Image;
-use lyceum_model::{Resources, Role, Session, cuda, gpus::Driver};
+use lyceum_model::{Resources, Session, cuda, gpus::Driver};
 use lyceum_node::apps::{App, AppKind};
 use lyceum_wire::protocol::{Container, ImageKernel};
 
 use super::{Actor, Error, Result, Sessions, StartRequest, launch::is_path};
 use crate::{
     environments::{DEFAULT, State as EnvironmentState, cpu_only},
-    images::{Entry, Lab, Readiness, State, driver_objection, lab},
+    images::{Entry, Lab, Readiness, State, as_sentence, driver_objection, lab},
 };
 
 /// Why images cannot be used, as the end of a sentence.
@@ -32,10 +32,15 @@ fn lacking(app: &App, name: &str, image: &Image) -> Option<String> {
 }
 
 impl Sessions {
-    /// Returns the images that a user may use: those of their groups, and for administrators all.
+    /// Returns the images that a user sees: those that they may use, and for administrators all.
     pub fn images_for(&self, actor: Actor<'_>) -> Vec<Entry> {
-        let all = actor.user.role == Role::Admin;
-        self.images.list().into_iter().filter(|image| all || image.allows(&actor.user.groups)).collect()
+        self.images.list().into_iter().filter(|image| image.is_visible_to(actor.user)).collect()
+    }
+
+    /// Returns the images that a user may use: their own and those of their groups, and for administrators those of all
+    /// groups.
+    pub fn usable_images(&self, actor: Actor<'_>) -> Vec<Entry> {
+        self.images.list().into_iter().filter(|image| image.allows(actor.user)).collect()
     }
 
     /// Why this image will not do: a code and a sentence.
@@ -59,7 +64,7 @@ impl Sessions {
         if !request.modules.is_empty() {
             return said("ambiguous", "modules cannot be loaded in an image; give modules or an image, not both");
         }
-        let Some(found) = self.images_for(actor).into_iter().find(|image| image.name == name) else {
+        let Some(found) = self.images.find(name).filter(|image| image.allows(actor.user)) else {
             return said("unknown_image", "there is no image with this name that you may use");
         };
         if let Some(reason) = found.failure().filter(|_| found.state() == State::Failed) {
@@ -86,7 +91,12 @@ impl Sessions {
     }
 
     /// What the app runs in, or the kernel that a JupyterLab on the host offers.
-    pub(super) fn image(&self, session: &Session, app: &App) -> Result<(Option<Container>, Vec<ImageKernel>)> {
+    pub(super) async fn image(
+        &self,
+        session: &Session,
+        app: &App,
+        uid: u32,
+    ) -> Result<(Option<Container>, Vec<ImageKernel>)> {
         let Some(name) = session.spec.image.as_deref() else { return Ok((None, Vec::new())) };
         let (entry, image) = match self.images.demand(name) {
             Readiness::Ready(entry, image) => (entry, image),
@@ -96,6 +106,9 @@ impl Sessions {
         let lacks = lacking(app, name, &image).map(|sentence| format!("{sentence}."));
         if let Some(sentence) = lacks.or_else(|| self.objection_to_driver(name, &session.spec.resources)) {
             return Err(Error::Conflict(sentence));
+        }
+        if let Err(error) = self.images.grant(&image, uid).await {
+            return Err(Error::Conflict(as_sentence(&error.to_string())));
         }
         self.images.note_use(&image);
         let mounts = self.config.storage.iter().map(|(_, path)| path.clone()).collect();
