@@ -6,6 +6,7 @@
 pub(super) mod form;
 pub(super) mod hardware;
 pub(super) mod pages;
+pub(super) mod routes;
 mod several;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -1,0 +1,31 @@
+//! The routes of the pages of jobs and of sweeps. Those of the API are in `web`, where those of
+//! one scope stand together.
+
+use super::{form, pages};
+use crate::{
+    auth::scopes,
+    web::{routes::Pages, sweeps},
+};
+
+/// Adds the pages to those that are there.
+pub fn pages(others: Pages) -> Pages {
+    others
+        .and(&scopes::ACCOUNT)
+        .get("/jobs", pages::list)
+        .post("/jobs", form::submit)
+        .get("/jobs/new", form::page)
+        .post("/jobs/selection", pages::selection)
+        .post("/jobs/queue", sweeps::queue::change)
+        .get("/sweeps", sweeps::pages::list)
+        .get("/sweeps/{id}", sweeps::pages::show)
+        .post("/sweeps/{id}/pause", sweeps::pages::pause)
+        .post("/sweeps/{id}/resume", sweeps::pages::resume)
+        .post("/sweeps/{id}/stop", sweeps::pages::stop)
+        .post("/sweeps/{id}/delete", sweeps::pages::delete)
+        .get("/jobs/{id}", pages::show)
+        .post("/jobs/{id}", pages::change)
+        .post("/jobs/{id}/cancel", pages::cancel)
+        .post("/jobs/{id}/resume", pages::resume)
+        .post("/jobs/{id}/star", pages::star)
+        .post("/jobs/{id}/delete", pages::delete)
+}
