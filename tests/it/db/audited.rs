@@ -18,6 +18,7 @@ use lyceum::{
     model::{
         Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, LoginId, Maintenance, Role, Run, SessionId,
         SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
+        gpus::WithheldGpu,
         hold::Pause,
         job::Attempt,
         notification::NotificationSettings,
@@ -130,6 +131,7 @@ impl<'a> Scene<'a> {
             db.add_announcement(one, None, &NOTED).await.unwrap();
         }
         db.add_image(&image("one"), &NOTED).await.unwrap();
+        db.withhold_gpu(&withheld("GPU-1"), &NOTED).await.unwrap();
         let runs = [super::runs::run(ada, "one"), super::runs::run(ada, "two")];
         for one in &runs {
             db.add_run(one, None, &NOTED).await.unwrap();
@@ -233,6 +235,11 @@ impl<'a> Scene<'a> {
             "group.manager_remove" => db.set_manager(vision, ada, false, BY).await.map(drop),
             "group.gone" => db.group_gone(self.of_directorys[0], soon).await.map(drop),
             "group.back" => db.group_back(self.of_directorys[1], soon).await.map(drop),
+            "diagnostics.start" => {
+                db.add_diagnostics(&super::diagnostics::run(ada, "ada", START), &named(action)).await
+            }
+            "gpu.hold" => db.withhold_gpu(&withheld("GPU-2"), &named(action)).await,
+            "gpu.release" => db.release_gpu("GPU-1", &named(action)).await.map(drop),
             "image.add" => db.add_image(&image("three"), &named(action)).await,
             "image.remove" => db.remove_image("one", &named(action)).await.map(drop),
             "announcement.make" => db.add_announcement(&announcement("three"), None, &named(action)).await,
@@ -332,6 +339,10 @@ fn token(user: UserId) -> Token {
     let (id, name) = (TokenId::new(), "token".to_owned());
     let expires_at = START.plus_seconds(60);
     Token { id, user, name, scopes: Vec::new(), created_at: START, expires_at, last_used_at: None }
+}
+
+fn withheld(uuid: &str) -> WithheldGpu {
+    WithheldGpu { uuid: uuid.to_owned(), reason: "errors".to_owned(), by: "chief".to_owned(), at: START }
 }
 
 fn image(name: &str) -> ImageRow {
