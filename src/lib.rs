@@ -20,7 +20,7 @@ pub use lyceum_front::{listen, proxy};
 pub use lyceum_model as model;
 pub use lyceum_node::{agent, apps, container, helper, inherited, overlay};
 pub use lyceum_services::{
-    admission, announcements, associations, auth, cluster, datasets, environments, files, gpu, images, jobs, journal,
-    lifecycle, models, notifications, retention, runs, scheduler, sessions, site, sweeps, telemetry,
+    admission, announcements, associations, auth, cluster, datasets, diagnostics, environments, files, gpu, images,
+    jobs, journal, lifecycle, models, notifications, retention, runs, scheduler, sessions, site, sweeps, telemetry,
 };
 pub use lyceum_wire::{dial, nodes, protocol, run_directory};

@@ -107,6 +107,12 @@ enum Verb {
     /// Inside a workload; `agent files` looks after a user's files.
     #[command(hide = true)]
     Agent,
+    /// Inside a job: prints what the driver says of its GPUs, as JSON.
+    #[command(hide = true)]
+    Diagnose {
+        #[arg(long, value_name = "FILE", default_value = lyceum::gpu::KERNEL_LOG)]
+        kernel_log: PathBuf,
+    },
     /// The last step before an app.
     #[command(hide = true)]
     Exec {
@@ -240,6 +246,13 @@ fn run(command: Command) -> Result<ExitCode> {
                     inspect(&SpecSource::Text(text.to_owned()), json, &mut io::stdout())?;
                 }
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Diagnose { kernel_log } => {
+            let library = environment.find(lyceum::diagnostics::LIBRARY).map(PathBuf::from);
+            let visible = environment.find("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+            let report = lyceum::gpu::diagnose(library.as_deref(), visible, &kernel_log);
+            serde_json::to_writer_pretty(io::stdout(), &report).context("writing the report")?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::DemoTrain(arguments) => {

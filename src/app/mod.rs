@@ -173,6 +173,7 @@ impl App {
             surroundings: ReportContext { loops, directory, certificate, mirror, reader },
             single_user,
             program: started.binary,
+            driver_library: config.scheduler.driver_library(),
             stopping: life.stopping.clone(),
         }));
         let options = listeners::connections(&portal)?;

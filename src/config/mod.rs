@@ -163,6 +163,14 @@ impl Scheduler {
         (self.kind == SchedulerKind::Slurm).then_some(&self.slurm)
     }
 
+    /// Where the driver's library is on the nodes, if not where their linker finds it.
+    pub fn driver_library(&self) -> Option<PathBuf> {
+        match self.slurm() {
+            Some(settings) => Some(settings.nvml.clone()).filter(|path| !path.as_os_str().is_empty()),
+            None => self.local.nvml.clone(),
+        }
+    }
+
     /// The commands that the helper runs as users.
     #[must_use]
     pub fn tools(&self) -> Option<Tools> {

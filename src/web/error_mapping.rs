@@ -4,8 +4,8 @@
 
 use super::{error::Error, views::as_sentence};
 use crate::{
-    announcements, auth, datasets, db, images, jobs, models, notifications, proxy, runs, scheduler, sessions, site,
-    sweeps,
+    announcements, auth, cluster, datasets, db, diagnostics, images, jobs, models, notifications, proxy, runs,
+    scheduler, sessions, site, sweeps,
 };
 
 impl From<db::Error> for Error {
@@ -171,6 +171,30 @@ impl From<models::Error> for Error {
             models::Error::Files(err) => err.into(),
             models::Error::Jobs(err) => err.into(),
             models::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<diagnostics::Error> for Error {
+    fn from(err: diagnostics::Error) -> Self {
+        match err {
+            diagnostics::Error::NotFound => Self::not_found(),
+            diagnostics::Error::Invalid(faults) => Self::invalid(faults),
+            diagnostics::Error::Files(err) => err.into(),
+            diagnostics::Error::Jobs(err) => err.into(),
+            diagnostics::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<cluster::WithholdError> for Error {
+    fn from(err: cluster::WithholdError) -> Self {
+        use cluster::WithholdError as Withhold;
+        match err {
+            Withhold::NotFound => Self::not_found(),
+            Withhold::Forbidden => Self::forbidden(as_sentence(&err.to_string())),
+            Withhold::Invalid(fault) => Self::invalid(vec![fault]),
+            Withhold::Db(err) => err.into(),
         }
     }
 }

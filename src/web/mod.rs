@@ -11,6 +11,7 @@ mod cluster;
 mod config;
 mod csv;
 mod datasets;
+mod diagnostics;
 pub mod error;
 mod error_mapping;
 mod event_stream;
@@ -89,6 +90,7 @@ use crate::{
     cluster::Cluster,
     datasets::Datasets,
     db::Db,
+    diagnostics::GpuTests,
     files::Files,
     jobs::Jobs,
     model::{Clock, Timestamp},
@@ -116,6 +118,7 @@ pub struct Portal {
     pub datasets: Arc<Datasets>,
     pub sweeps: Arc<Sweeps>,
     pub models: Arc<Models>,
+    pub diagnostics: Arc<GpuTests>,
     pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
@@ -152,6 +155,8 @@ pub struct Parts {
     pub single_user: Option<String>,
     /// Our own program, where workloads may run it.
     pub program: PathBuf,
+    /// Where the driver's library is on the nodes, if not where their linker finds it.
+    pub driver_library: Option<PathBuf>,
     pub stopping: CancellationToken,
 }
 
@@ -170,6 +175,7 @@ impl Portal {
             surroundings,
             single_user,
             program,
+            driver_library,
             stopping,
         } = parts;
         let jobs = Jobs::new(sessions.clone());
@@ -180,6 +186,7 @@ impl Portal {
             config,
             metrics: Metrics::with_waits_of(&sessions),
             since: sessions.clock.now(),
+            diagnostics: GpuTests::new(&jobs, &files, &program, driver_library),
             datasets: Datasets::new(jobs.clone(), files.clone(), program),
             sweeps: Sweeps::new(jobs.clone(), sessions.clone(), runs.clone()),
             models: Models::new(jobs.clone(), files.clone(), sessions.config.installed.trainer.clone()),
@@ -285,6 +292,7 @@ fn api() -> Api {
         .routes(routes!(datasets::items::mean))
         .routes(routes!(datasets::items::example))
         .merge(models::routes::api())
+        .merge(diagnostics::api())
         .and(&scopes::FILES)
         .routes(routes!(files::list, files::rename, files::delete))
         .routes(routes!(files::roots))
@@ -387,7 +395,7 @@ fn self_service_routes() -> Api {
 
 /// Everything else.
 fn pages() -> Pages {
-    jobs::routes::pages(models::routes::pages(admin_pages()))
+    diagnostics::pages(jobs::routes::pages(models::routes::pages(admin_pages())))
         .and(&scopes::ACCOUNT)
         .get("/", home::page)
         .get("/events", event_stream::stream)

@@ -49,6 +49,7 @@ const pages = {
   "session-ended": () => `/sessions/${ended.id}`,
   settings: () => "/settings",
   images: () => "/images",
+  diagnostics: () => "/diagnostics",
   "api-documentation": () => "/docs/api",
   "not-found": () => "/nothing-is-here",
   problem: () => "/problems/over-quota",

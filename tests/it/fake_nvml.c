@@ -13,7 +13,11 @@
  *                 `xid N CODE`    a critical error, which the driver notes once
  *                 `lost N`   it fell off the bus            `hang N`  a question about it hangs
  *                 `mig N SLICES`                            it is cut into slices
- *                 `near A B LEVEL`  `nvlink A B COUNT`      how they are linked */
+ *                 `near A B LEVEL`  `nvlink A B COUNT`      how they are linked
+ *                 `links N COUNT`  `linkerrors N COUNT`     how many links it has, and errors of each active one
+ *                 `remapped N CORRECTED UNCORRECTED PENDING FAILED`
+ *                 `pcie N GENERATION MAX WIDTH MAX`  `clocks N MHZ MAX`
+ *                 `slowdown N CELSIUS`  `powerlimit N WATTS DEFAULT` */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,9 +262,70 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millij
 }
 
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned int *milliwatts) {
+  long long watts = 400;
   int failed = answers(device);
-  if (!failed) *milliwatts = 400000;
+  if (!failed) told("powerlimit", gpu_of(device), &watts, 1);
+  if (!failed) *milliwatts = (unsigned int)watts * 1000;
   return failed;
+}
+
+/* One number of a line, as most questions want it. */
+static int plain(void *device, const char *word, int place, unsigned int *answer, unsigned int times) {
+  long long value;
+  int failed = number(device, word, place, &value);
+  if (!failed) *answer = (unsigned int)value * times;
+  return failed;
+}
+
+int nvmlDeviceGetPowerManagementDefaultLimit(void *device, unsigned int *milliwatts) {
+  return plain(device, "powerlimit", 1, milliwatts, 1000);
+}
+
+int nvmlDeviceGetCurrPcieLinkGeneration(void *device, unsigned int *value) { return plain(device, "pcie", 0, value, 1); }
+int nvmlDeviceGetMaxPcieLinkGeneration(void *device, unsigned int *value) { return plain(device, "pcie", 1, value, 1); }
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned int *value) { return plain(device, "pcie", 2, value, 1); }
+int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned int *value) { return plain(device, "pcie", 3, value, 1); }
+
+int nvmlDeviceGetClockInfo(void *device, int type, unsigned int *mhz) {
+  (void)type;
+  return plain(device, "clocks", 0, mhz, 1);
+}
+
+int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned int *mhz) {
+  (void)type;
+  return plain(device, "clocks", 1, mhz, 1);
+}
+
+int nvmlDeviceGetTemperatureThreshold(void *device, int type, unsigned int *celsius) {
+  (void)type;
+  return plain(device, "slowdown", 0, celsius, 1);
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+  *version = 12040;
+  return SUCCESS;
+}
+
+struct field {
+  unsigned int id, scope;
+  long long time, latency;
+  int type, outcome;
+  union {
+    double real;
+    unsigned int number;
+    unsigned long long large;
+  } value;
+};
+
+enum { FIELD_REMAPPED = 142, UNSIGNED_INT = 1 };
+
+int nvmlDeviceGetFieldValues(void *device, int count, struct field *fields) {
+  for (int at = 0; at < count; at++) {
+    int place = (int)fields[at].id - FIELD_REMAPPED;
+    fields[at].type = UNSIGNED_INT;
+    fields[at].outcome = place < 0 || place > 3 ? NOT_SUPPORTED : plain(device, "remapped", place, &fields[at].value.number, 1);
+  }
+  return SUCCESS;
 }
 
 struct process {
@@ -431,7 +496,17 @@ static int end_of(void *device, int link) {
   return -1;
 }
 
+int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned int link, int counter, unsigned long long *errors) {
+  long long value;
+  int failed = number(device, "linkerrors", 0, &value);
+  (void)link;
+  if (!failed) *errors = counter ? 0 : (unsigned long long)value;
+  return failed;
+}
+
 int nvmlDeviceGetNvLinkState(void *device, unsigned int link, int *active) {
+  long long all;
+  if (told("links", gpu_of(device), &all, 1) == 1 && (long long)link >= all) return INVALID_ARGUMENT;
   *active = end_of(device, (int)link) >= 0;
   return SUCCESS;
 }

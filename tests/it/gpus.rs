@@ -8,9 +8,10 @@ use std::{
 };
 
 use lyceum::{
-    gpu::{Config, DriverThread, Error, Gpus, inventory, open_workload},
+    gpu::{Config, DriverThread, Error, Gpus, diagnose, inventory, open_workload},
     model::{
         Clock, Gpu, GpuWatch, Timestamp,
+        diagnostics::NvLinks,
         gpus::{Condition, Driver, GpuReport, Health, Link, Reading, Slowdown},
     },
     protocol::GpuQuery,
@@ -278,6 +279,46 @@ async fn an_agent_reads_the_gpus_of_its_workload() {
     assert_eq!(reading.processes.as_ref().unwrap()[0].pid, 77);
     assert_eq!(reading.health.slowed_by, [Slowdown::Heat]);
     assert!(reports[1].fault.as_ref().is_some_and(|why| why.contains("off the bus")), "{reports:?}");
+}
+
+/// What `lyceum diagnose` writes in a job: all that the driver knows of its GPUs, and nothing of others.
+#[test]
+fn the_driver_is_queried_about_the_gpus_of_a_test() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, log) = (folder.path().join("state"), folder.path().join("kmsg"));
+    let told = "gpu 1 0 0 84 90\necc 1 7 2\nretired 1 3 0\nremapped 1 1 2 1 0\npcie 1 4 5 8 16\nclocks 1 210 1980\n\
+                slowdown 1 87\npowerlimit 1 300 700\nslow 1 64\nlinks 0 4\nlinks 1 4\nlinkerrors 1 3\nnvlink 0 1 4\n\
+                process 1 77 400\nlost 2\n";
+    fs::write(&state, told).unwrap();
+    fs::write(&log, "4,1;NVRM: Xid (PCI:0000:11:00): 79, gone\n4,2;NVRM: Xid (PCI:0000:99:00): 31, other\n").unwrap();
+    let library = driver(folder.path(), "diagnosed", &format!("-DGPUS=4 -DSTATE=\"{}\"", state.display()));
+    let uuid = |gpu: usize| format!("GPU-00000000-0000-0000-0000-{gpu:012}");
+    let names = [uuid(1), uuid(2), uuid(0), "GPU-unknown".to_owned()].join(", ");
+    let report = diagnose(Some(&library), &names, &log);
+    assert_eq!((report.driver.as_str(), report.cuda.as_str(), report.held), ("550.1.fake", "12.4", 4));
+    assert_eq!(report.gpus.iter().map(|one| one.gpu.index).collect::<Vec<_>>(), [1, 0, 0], "{report:#?}");
+    let facts = &report.gpus[0].facts;
+    assert_eq!((facts.ecc_corrected, facts.ecc_uncorrected, facts.retired_pages), (Some(7), Some(2), Some(3)));
+    assert_eq!((facts.rows_remapped_corrected, facts.rows_remapped_uncorrected), (Some(1), Some(2)));
+    assert_eq!((facts.remapping_pending, facts.remapping_failed), (Some(true), Some(false)));
+    assert_eq!((facts.pcie_generation, facts.pcie_generation_max), (Some(4), Some(5)));
+    assert_eq!((facts.pcie_width, facts.pcie_width_max), (Some(8), Some(16)));
+    assert_eq!((facts.clock_mhz, facts.clock_max_mhz, facts.programs), (Some(210), Some(1980), Some(1)));
+    assert_eq!((facts.temperature_celsius, facts.slowdown_celsius), (Some(84), Some(87)));
+    assert_eq!((facts.power_limit_milliwatts, facts.power_limit_default_milliwatts), (Some(300_000), Some(700_000)));
+    assert_eq!(facts.slowed_by, Some(vec![Slowdown::Heat]));
+    assert_eq!(facts.nvlinks, Some(NvLinks { all: 4, active: 4, errors: Some(12) }));
+    assert_eq!(facts.xids.as_ref().unwrap().iter().map(|xid| xid.code).collect::<Vec<_>>(), [79], "its own alone");
+    assert!(report.gpus[1].fault.as_ref().is_some_and(|why| why.contains("off the bus")), "{report:#?}");
+    // What the driver does not report is empty, and so is what nobody may read.
+    let bare = &report.gpus[2].facts;
+    assert_eq!((bare.ecc_corrected, bare.remapping_failed, bare.pcie_width, bare.clock_mhz), (None, None, None, None));
+    let links: Vec<_> = report.links.iter().map(|link| (link.one, link.other, link.word.as_str())).collect();
+    assert_eq!(links, [(0, 2, "NV4")]);
+    let without = diagnose(Some(&library), "1", Path::new("/nonexistent"));
+    assert_eq!((without.kernel_log, &without.gpus[0].facts.xids), (false, &None));
+    let absent = diagnose(Some(Path::new("/nonexistent/libnvidia-ml.so.1")), "0", &log);
+    assert_eq!((absent.driver.as_str(), absent.fault.as_str()), ("", "the library is not installed"));
 }
 
 /// What reading eight GPUs costs an agent that does so every five seconds: at most 0.2 % of a core.

@@ -168,6 +168,7 @@ impl TestPortal {
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32], Nodes::new(nodes::Config::default(), b"nodes")),
             single_user: None,
             program: env!("CARGO_BIN_EXE_lyceum").into(),
+            driver_library: None,
             stopping: shutdown.clone(),
         }));
 

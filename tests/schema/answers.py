@@ -19,6 +19,7 @@ NO_GPU = "there is no GPU here"
 # Operations whose success cannot be seen on this portal.
 UNSEEN = {
     "get_gpu_history": NO_GPU,
+    "get_diagnostics": NO_GPU,
     "get_image": NO_IMAGE,
     "get_dataset_mask": "only datasets for segmentation have masks",
     "download_model_bundle": NO_MODEL,

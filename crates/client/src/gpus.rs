@@ -1,5 +1,5 @@
 //! `lyceum gpu list`: the machine's GPUs, what they do and who holds them, as a table for people
-//! or as the API's JSON. Who may see whose name is the portal's to say.
+//! or as the API's JSON. Who may see whose name is the portal's to say. Testing them is in `diagnose`.
 
 use std::io::Write;
 
@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{
     api::{Api, Error, Result},
+    diagnose::{self, Diagnose},
     line,
     output::Output,
     table,
@@ -27,6 +28,8 @@ pub struct GpuArguments {
 pub enum GpuCommand {
     /// List the GPUs and their current use
     List,
+    /// Test GPUs, as a job of yours that holds them
+    Diagnose(Diagnose),
 }
 
 /// The part of the answer that the table needs.
@@ -50,7 +53,9 @@ pub struct Gpu {
 }
 
 pub(super) async fn run(api: &Api, arguments: &GpuArguments, out: &mut (dyn Write + Send)) -> Result<()> {
-    let GpuCommand::List = arguments.command;
+    if let GpuCommand::Diagnose(asked) = &arguments.command {
+        return diagnose::run(api, asked, arguments.output.is_json(), out).await;
+    }
     let answer: Value = api.all("/gpus", &[]).await?;
     if arguments.output.is_json() {
         return line(out, &answer.to_string());

@@ -5,6 +5,7 @@
 
 mod api;
 mod contexts;
+mod diagnose;
 mod gpus;
 mod images;
 mod jobs;

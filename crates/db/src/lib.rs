@@ -10,6 +10,7 @@ pub mod audit;
 pub mod chain;
 pub mod counted_groups;
 pub mod datasets;
+pub mod diagnostics;
 pub mod digests;
 pub mod directory;
 pub mod extend;
@@ -54,6 +55,7 @@ mod tx;
 mod types;
 pub mod usage;
 pub mod users;
+pub mod withheld_gpus;
 
 use std::{
     fmt,

@@ -87,6 +87,10 @@ id!(
     RunId
 );
 id!(
+    /// A run of the GPUs' tests.
+    DiagnosticsId
+);
+id!(
     /// An API token; the secret itself is never stored.
     TokenId
 );

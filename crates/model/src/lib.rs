@@ -6,6 +6,7 @@ pub mod announcement;
 pub mod cuda;
 pub mod dataset;
 pub mod description;
+pub mod diagnostics;
 pub mod efficiency;
 pub mod ending;
 pub mod export;
@@ -52,8 +53,8 @@ pub use finding::Finding;
 pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatch, NVIDIA};
 pub use group::{Group, GroupName, Invitation};
 pub use ids::{
-    AnnouncementId, DatasetId, GroupId, IdPart, JobId, LoginId, ModelId, ModelTestId, NotAnId, NotificationId, RunId,
-    SessionId, SweepId, TokenId, UserId,
+    AnnouncementId, DatasetId, DiagnosticsId, GroupId, IdPart, JobId, LoginId, ModelId, ModelTestId, NotAnId,
+    NotificationId, RunId, SessionId, SweepId, TokenId, UserId,
 };
 pub use inventory::Inventory;
 pub use job::Job;

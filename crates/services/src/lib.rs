@@ -7,6 +7,7 @@ pub mod associations;
 pub mod auth;
 pub mod cluster;
 pub mod datasets;
+pub mod diagnostics;
 pub mod environments;
 pub mod files;
 pub mod gpu;

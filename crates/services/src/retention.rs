@@ -70,6 +70,7 @@ pub struct RemovedCounts {
     pub logs: usize,
     pub sessions: usize,
     pub announcements: usize,
+    pub diagnostics: usize,
     pub audit: usize,
 }
 
@@ -90,8 +91,15 @@ impl Retention {
             round.end(&swept);
             match swept {
                 Ok(forgotten) if forgotten == RemovedCounts::default() => {}
-                Ok(RemovedCounts { logs, sessions, announcements, audit }) => {
-                    tracing::info!(logs, sessions, announcements, audit, "deleted data older than [retention]");
+                Ok(RemovedCounts { logs, sessions, announcements, diagnostics, audit }) => {
+                    tracing::info!(
+                        logs,
+                        sessions,
+                        announcements,
+                        diagnostics,
+                        audit,
+                        "deleted data older than [retention]"
+                    );
                 }
                 Err(err) => tracing::warn!(error = &err as &dyn std::error::Error, "failed to delete old data"),
             }
@@ -116,6 +124,7 @@ impl Retention {
                 forgotten.sessions += count;
             }
             // They explain what happened to sessions, and go with them.
+            forgotten.diagnostics = self.db.forget_diagnostics(before).await?;
             forgotten.announcements = self.db.forget_announcements(before).await?;
         }
         if let Some(before) = self.before(self.config.audit_days) {

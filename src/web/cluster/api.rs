@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ask_owner, live,
     visibility::{Visibility, VisibleHolder},
+    withheld::WithheldView,
 };
 use crate::{
     cluster::{GpuView, HOURS_KEPT, MINUTES_KEPT, holders},
@@ -171,7 +172,8 @@ pub struct GpuAnswer {
     slice: Option<i64>,
     uuid: String,
     model: String,
-    /// `free`, `held`, `busy_outside` (busy with processes outside the portal) or `down`.
+    /// `free`, `held`, `busy_outside` (busy with processes outside the portal), `withheld` (an operator keeps it from
+    /// new work) or `down`.
     state: &'static str,
     /// Why it is down.
     detail: Option<String>,
@@ -196,6 +198,8 @@ pub struct GpuAnswer {
     /// When an operator asked whether it is still needed. Visible to users who may open the session.
     #[schema(value_type = Option<String>, format = "date-time")]
     asked_at: Option<Timestamp>,
+    /// Why an operator keeps it from new work; null if none does.
+    withheld: Option<WithheldView>,
     /// Processes outside the portal. Only operators see their owners.
     outside: Vec<OutsideProgram>,
     /// Links to the other GPUs.
@@ -264,6 +268,7 @@ pub async fn gpus(
             session: opens.map(|session| session.id),
             idle_since,
             asked_at: opens.filter(|_| idle_since.is_some()).and_then(|session| Some(session.asked.as_ref()?.at)),
+            withheld: gpu.withheld.clone().map(WithheldView::from),
             outside: gpu
                 .outside
                 .iter()
@@ -288,6 +293,7 @@ fn state(gpu: &GpuView, is_held: bool) -> &'static str {
         (Condition::Down(_), ..) | (_, Some(Obstacle::Down), false) => "down",
         (_, _, true) => "held",
         (_, Some(Obstacle::Outside), _) => "busy_outside",
+        (_, Some(Obstacle::Withheld), _) => "withheld",
         (_, None, false) => "free",
     }
 }

@@ -59,6 +59,10 @@ impl Drawing<'_> {
             uuid: uuid.clone(),
             state: badge(gpu, holder.is_some()),
             why: why(gpu),
+            withheld: gpu
+                .withheld
+                .as_ref()
+                .map(|one| (one.by.clone(), Moment::ago(one.at, self.now), one.reason.clone())),
             seen: gpu.at.filter(|_| is_measured).map(|at| Moment::ago(at, self.now)),
             percent: reading.and_then(|reading| reading.utilisation),
             spark: is_measured.then(|| Spark::new(self.over, self.now, &points, &held)),
@@ -114,6 +118,7 @@ fn badge(gpu: &GpuView, is_held: bool) -> StateBadge {
         (_, _, true) => ("running", "In use"),
         (_, Some(Obstacle::Outside), _) => ("outside", "Busy (external)"),
         (_, Some(Obstacle::Down), _) => ("failed", "Down"),
+        (_, Some(Obstacle::Withheld), _) => ("cancelled", "Held by an operator"),
         (_, None, false) => ("free", "Free"),
     };
     StateBadge { class, word }

@@ -6,6 +6,7 @@ mod draw;
 pub mod machines;
 pub mod queue;
 mod visibility;
+mod withheld;
 
 use std::sync::Arc;
 
@@ -76,6 +77,20 @@ pub async fn page(
         matrix: draw::matrix(&scheduler.stock().inventory()),
     };
     Ok(Page(page).into_response())
+}
+
+/// The routes that keep GPUs from new work.
+pub fn hold_api() -> super::routes::Api {
+    use utoipa_axum::routes;
+    super::routes::Api::within(&crate::auth::scopes::CLUSTER).routes(routes!(withheld::hold, withheld::release))
+}
+
+/// The same by forms.
+pub fn hold_pages(others: super::routes::Pages) -> super::routes::Pages {
+    others
+        .and(&crate::auth::scopes::UNSCOPED)
+        .post("/cluster/gpus/{uuid}/hold", withheld::hold_by_form)
+        .post("/cluster/gpus/{uuid}/release", withheld::release_by_form)
 }
 
 /// Asks the owner whether they still need GPUs that rest.

@@ -213,6 +213,7 @@ fn state(view: &GpuView) -> &'static str {
         (Condition::Down(_), _) | (_, Some(Obstacle::Down)) => "down",
         _ if view.is_held => "allocated",
         (_, Some(Obstacle::Outside)) => "outside",
+        (_, Some(Obstacle::Withheld)) => "withheld",
         _ => "free",
     }
 }

@@ -23,7 +23,8 @@ const CONDITIONAL: [&str; 8] = [
     "change_user_quota",
 ];
 /// Collections whose items have UUIDs.
-const UUIDS: [&str; 8] = ["announcements", "datasets", "jobs", "models", "runs", "sessions", "sweeps", "tokens"];
+const UUIDS: [&str; 9] =
+    ["announcements", "datasets", "diagnostics", "jobs", "models", "runs", "sessions", "sweeps", "tokens"];
 
 pub(super) fn complete(document: &mut Value, glossary: &mut Glossary) {
     for (path, item) in object(document, "paths") {

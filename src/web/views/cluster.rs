@@ -65,6 +65,8 @@ pub struct GpuRow {
     pub state: StateBadge,
     /// Why it is not given out.
     pub why: Option<String>,
+    /// Which operator keeps it from new work, since when and why.
+    pub withheld: Option<(String, Moment, String)>,
     /// How old the last answer is; `None` where nothing is measured.
     pub seen: Option<Moment>,
     /// What it computes now.

@@ -10,6 +10,7 @@ mod card;
 mod chart;
 mod cluster;
 mod datasets;
+mod diagnostics;
 mod drawn;
 mod entry;
 mod error;
@@ -60,6 +61,10 @@ pub use cluster::{ClusterPage, GpuHolder, GpuRow, IdleRow, Matrix, MatrixCell, N
 pub use datasets::{
     ClassBar, DatasetForm, DatasetInside, DatasetPage, DatasetRow, DatasetsPage, DrawnBox, ItemCard, ItemFilter,
     NewDatasetPage, SideBar,
+};
+pub use diagnostics::{
+    CollectiveRow, DiagnosticsForm, DiagnosticsPage, DiagnosticsRow, DiagnosticsTables, HeatedCell, HistoryRow,
+    LinkMatrix, RunningTest, ShowDiagnostics, badge as verdict_badge, check_title,
 };
 pub use drawn::{Drawing, DrawnObject, LegendLine, colour_of, legend_line, legend_of};
 pub use entry::{ApiDocs, Login, Welcome};

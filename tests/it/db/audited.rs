@@ -19,6 +19,7 @@ use lyceum::{
     model::{
         Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, LoginId, Maintenance, Role, Run, SessionId,
         SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
+        gpus::WithheldGpu,
         hold::Pause,
         job::Attempt,
         notification::NotificationSettings,
@@ -132,6 +133,7 @@ impl<'a> Scene<'a> {
         }
         db.add_image(&image("one"), &NOTED).await.unwrap();
         db.set_registry_credentials(ada, &at_registry("nvcr.io"), &NOTED).await.unwrap();
+        db.withhold_gpu(&withheld("GPU-1"), &NOTED).await.unwrap();
         let runs = [super::runs::run(ada, "one"), super::runs::run(ada, "two")];
         for one in &runs {
             db.add_run(one, None, &NOTED).await.unwrap();
@@ -235,6 +237,11 @@ impl<'a> Scene<'a> {
             "group.manager_remove" => db.set_manager(vision, ada, false, BY).await.map(drop),
             "group.gone" => db.group_gone(self.of_directorys[0], soon).await.map(drop),
             "group.back" => db.group_back(self.of_directorys[1], soon).await.map(drop),
+            "diagnostics.start" => {
+                db.add_diagnostics(&super::diagnostics::run(ada, "ada", START), &named(action)).await
+            }
+            "gpu.hold" => db.withhold_gpu(&withheld("GPU-2"), &named(action)).await,
+            "gpu.release" => db.release_gpu("GPU-1", &named(action)).await.map(drop),
             "image.add" => db.add_image(&image("three"), &named(action)).await,
             "registry_credentials.set" => {
                 db.set_registry_credentials(ada, &at_registry("quay.io"), &named(action)).await
@@ -345,6 +352,10 @@ fn token(user: UserId) -> Token {
 fn at_registry(registry: &str) -> RegistryCredentials {
     let (user_name, password) = ("$oauthtoken".to_owned(), "sealed".to_owned());
     RegistryCredentials { registry: registry.to_owned(), user_name, password, saved_at: START }
+}
+
+fn withheld(uuid: &str) -> WithheldGpu {
+    WithheldGpu { uuid: uuid.to_owned(), reason: "errors".to_owned(), by: "chief".to_owned(), at: START }
 }
 
 fn image(name: &str) -> ImageRow {

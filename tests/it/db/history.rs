@@ -22,6 +22,7 @@ use lyceum::{
         Announcement, AnnouncementId, Clock, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, Window,
         announcement,
         files::FolderSize,
+        gpus::WithheldGpu,
         hold::Pause,
         quota::{Change, Field, Kind},
     },
@@ -124,7 +125,7 @@ async fn fill(db: &Db) -> UserId {
     user
 }
 
-/// Fills the tables that came later: tags of jobs, images, and invitations into accounts.
+/// Fills the tables that came later: tags of jobs, images, invitations into accounts, and tests of GPUs.
 async fn fill_later_tables(db: &Db, user: UserId) {
     let mine = JobFilter { owner: Some(user), limit: 1, ..JobFilter::default() };
     let job = db.list_jobs(mine).await.unwrap().remove(0);
@@ -151,6 +152,9 @@ async fn fill_later_tables(db: &Db, user: UserId) {
     let digest = ImageDigest { name, reference, digest: "sha256:00".to_owned(), pulled_at: START };
     db.set_image_digest(&digest).await.unwrap();
     super::site::invite_into_account(db, "newcomer").await;
+    let withheld = WithheldGpu { uuid: "GPU-1".to_owned(), reason: "x".to_owned(), by: "a".to_owned(), at: START };
+    db.withhold_gpu(&withheld, &NOTED).await.unwrap();
+    db.add_diagnostics(&super::diagnostics::run(user, "a", START), &NOTED).await.unwrap();
 }
 
 /// Everything, through the functions that read it.

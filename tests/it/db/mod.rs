@@ -10,6 +10,7 @@ mod audited;
 pub mod copies;
 mod crashes;
 pub mod datasets;
+pub mod diagnostics;
 mod disk;
 mod extending;
 mod gpus;

@@ -115,6 +115,13 @@ impl Scene {
         if template.contains("/jobs/") {
             return self.job().await;
         }
+        if template.contains("/diagnostics/") {
+            let owner = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user;
+            let new = crate::db::diagnostics::run(owner.id, "user", self.portal.clock.now());
+            let noted = Entry { at: new.created_at, actor: "test", action: "test", subject: "test", detail: "" };
+            self.portal.db().add_diagnostics(&new, &noted).await.unwrap();
+            return new.id.to_string();
+        }
         if template.contains("/datasets/") {
             let owner = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user;
             let at = self.portal.clock.now();

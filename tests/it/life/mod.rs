@@ -9,6 +9,7 @@ mod crashes;
 mod curves;
 mod damage;
 mod datasets;
+pub mod diagnostics;
 mod endings;
 mod faults;
 mod hostile;

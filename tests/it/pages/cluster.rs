@@ -153,6 +153,7 @@ fn gpu(word: &Word, label: &str, (class, name): (&'static str, &'static str), pe
         uuid: word("GPU-5f1c7a0e-3f6b-4f1e-8c53-2f2d1a9b7c11"),
         state: StateBadge { class, word: name },
         why: None,
+        withheld: None,
         seen: Some(Moment::ago(NOW.plus_seconds(-3), NOW)),
         percent: Some(percent),
         spark: Some(Spark::new(TimeChoice::Hour, NOW, &points.iter().collect::<Vec<_>>(), held)),

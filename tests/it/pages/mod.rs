@@ -6,6 +6,7 @@ mod announcements;
 mod audit;
 mod cluster;
 mod datasets;
+mod diagnostics;
 mod files;
 mod gallery;
 mod images;

@@ -9,6 +9,7 @@ mod brief;
 mod clocks;
 pub mod cluster;
 mod conformance;
+mod diagnostics;
 mod faults;
 mod gpus;
 mod images;

@@ -13,6 +13,8 @@ pub use reading::{Condition, Driver, GpuProcess, GpuWatch, Health, LastReading, 
 pub use report::{GpuReport, MAX_GPU_REPORTS};
 pub use topology::{Link, Topology};
 
+use super::Timestamp;
+
 /// A GPU of a machine, or a slice of one (MIG). UUID and index come from the driver. Without a driver, GPUs are
 /// allocated by count and have synthetic UUIDs (`counted-0`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -35,6 +37,16 @@ impl Gpu {
             Some(slice) => format!("{}:{slice}", self.index),
         }
     }
+}
+
+/// A GPU that an operator keeps from new work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithheldGpu {
+    pub uuid: String,
+    pub reason: String,
+    /// Name of the operator.
+    pub by: String,
+    pub at: Timestamp,
 }
 
 /// Several GPUs in words: `0, 1`.

@@ -151,6 +151,8 @@ pub enum Obstacle {
     Outside,
     /// It cannot be used.
     Down,
+    /// An operator keeps it from new work.
+    Withheld,
 }
 
 impl GpuWatch {

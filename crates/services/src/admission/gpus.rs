@@ -55,7 +55,8 @@ pub(super) fn choose_gpus(
     let hint = if there < want {
         format!("This asks for {want} × {name}; the machine has {there}.")
     } else {
-        let blocked_gpus = barred_sentence(&barred_by(Obstacle::Outside), &barred_by(Obstacle::Down));
+        let blocked_gpus =
+            barred_sentence(&barred_by(Obstacle::Outside), &barred_by(Obstacle::Down), &barred_by(Obstacle::Withheld));
         format!("Not enough of the machine's {there} × {name} are free{blocked_gpus}. This starts when something ends.")
     };
     let reasons = vec![Reason {
@@ -71,12 +72,15 @@ pub(super) fn choose_gpus(
 }
 
 /// What keeps free GPUs from being given out, behind a colon; empty where nothing does.
-fn barred_sentence(outside: &[Gpu], down: &[Gpu]) -> String {
+fn barred_sentence(outside: &[Gpu], down: &[Gpu], withheld: &[Gpu]) -> String {
     let outside = (!outside.is_empty())
         .then(|| format!("programs outside the portal use GPU {}", labels(outside).replace(", ", " and ")));
     let verb = if down.len() == 1 { "does" } else { "do" };
     let down = (!down.is_empty()).then(|| format!("GPU {} {verb} not respond", labels(down).replace(", ", " and ")));
-    let parts: Vec<String> = outside.into_iter().chain(down).collect();
+    let verb = if withheld.len() == 1 { "is" } else { "are" };
+    let withheld = (!withheld.is_empty())
+        .then(|| format!("GPU {} {verb} held by an operator", labels(withheld).replace(", ", " and ")));
+    let parts: Vec<String> = outside.into_iter().chain(down).chain(withheld).collect();
     if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", and ")) }
 }
 
@@ -176,6 +180,12 @@ mod tests {
             ("u1".to_owned(), bar(Obstacle::Outside)),
             ("u3".to_owned(), bar(Obstacle::Down)),
         ]);
+        let held = BTreeMap::from([("u1".to_owned(), Obstacle::Withheld)]);
+        let three = Resources { gpus: 3, ..Resources::default() };
+        let Verdict::Wait(reasons) = choose_gpus(&inventory, &HashSet::from(["u0".to_owned()]), &held, &three) else {
+            panic!("waits")
+        };
+        assert!(reasons[0].hint.contains("GPU 1 is held by an operator"), "{}", reasons[0].hint);
         assert!(blocked_gpus.set(bars.clone()) && !blocked_gpus.set(bars), "only other GPUs are news");
         assert_eq!(blocked_gpus.free(), 2);
         let taken = HashSet::from(["u0".to_owned()]);

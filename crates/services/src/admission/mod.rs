@@ -92,6 +92,11 @@ impl BlockedGpus {
         changed
     }
 
+    /// Blocks one more, until the list is exchanged.
+    pub fn add(&self, uuid: &str, bar: Bar) {
+        self.0.write().insert(uuid.to_owned(), bar);
+    }
+
     /// Returns the number of blocked GPUs that no session holds.
     fn free(&self) -> i64 {
         self.0.read().values().filter(|bar| !bar.is_held).map(|_| 1).sum()

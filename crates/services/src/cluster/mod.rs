@@ -9,6 +9,7 @@ mod idle_gpus;
 mod outsiders;
 mod queue;
 mod shell_jobs;
+mod withheld;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -22,7 +23,7 @@ use serde::Deserialize;
 use lyceum_db::{self as db, Db, gpus::Span};
 use lyceum_model::{
     Clock, Gpu, Loops, Session, SessionId, Timestamp, UserId,
-    gpus::{Condition, Driver, GpuProcess, Obstacle},
+    gpus::{Condition, Driver, GpuProcess, Obstacle, WithheldGpu},
     loops::Round,
     setting::seconds,
 };
@@ -35,6 +36,7 @@ use history::Minutes;
 use idle_gpus::IdleGpus;
 pub use outsiders::Outsider;
 pub use queue::{Error, QueueFilter, VisibleQueue};
+pub use withheld::WithholdError;
 
 /// `[gpus]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -108,6 +110,8 @@ pub struct GpuView {
     pub is_held: bool,
     /// Why it is not given out, if it is free.
     pub obstacle: Option<Obstacle>,
+    /// Who keeps it from new work, and why.
+    pub withheld: Option<WithheldGpu>,
 }
 
 /// Names a session with idle GPUs.
@@ -205,6 +209,8 @@ impl Cluster {
         let held: Vec<Session> = held.into_iter().filter(|session| !session.gpus.is_empty()).collect();
         let holders = holders(&held);
 
+        let mut withheld: HashMap<String, WithheldGpu> =
+            self.db.withheld_gpus().await?.into_iter().map(|one| (one.uuid.clone(), one)).collect();
         let mut gpus = Vec::new();
         for gpu in &self.scheduler.stock().inventory().gpus {
             let condition = watch.condition(&gpu.uuid, now, self.config.patience());
@@ -214,8 +220,14 @@ impl Cluster {
                 _ => Vec::new(),
             };
             let at = watch.seen.get(&gpu.uuid).map(|seen| seen.at);
-            let obstacle = self.obstacle(gpu, &condition, &outside, now);
-            gpus.push(GpuView { gpu: gpu.clone(), at, condition, outside, is_held: holder.is_some(), obstacle });
+            let withheld = withheld.remove(&gpu.uuid);
+            let obstacle = match self.obstacle(gpu, &condition, &outside, now) {
+                Some(Obstacle::Down) => Some(Obstacle::Down),
+                _ if withheld.is_some() => Some(Obstacle::Withheld),
+                other => other,
+            };
+            let (gpu, is_held) = (gpu.clone(), holder.is_some());
+            gpus.push(GpuView { gpu, at, condition, outside, is_held, obstacle, withheld });
         }
         let bars: BTreeMap<String, Bar> = gpus
             .iter()

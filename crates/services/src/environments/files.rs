@@ -22,6 +22,11 @@ struct Templates;
 #[folder = "../../trainer/"]
 struct Trainer;
 
+/// The program that tests GPUs, a package of Python.
+#[derive(RustEmbed)]
+#[folder = "../../diagnostics/"]
+struct Diagnostics;
+
 const TENSORBOARD: &str = include_str!("tensorboard.py");
 /// What a shell reads so that the session's environment comes first.
 const BASHRC: &str = include_str!("bashrc");
@@ -37,7 +42,7 @@ pub struct Installed {
     pub templates: PathBuf,
     /// The script that serves `TensorBoard` on a Unix socket.
     pub tensorboard: PathBuf,
-    /// The folder that holds the package `trainer`: what `PYTHONPATH` names.
+    /// The folder that holds the packages `trainer` and `diagnostics`: what `PYTHONPATH` names.
     pub trainer: PathBuf,
 }
 
@@ -58,9 +63,13 @@ pub fn install(shared: &Path) -> io::Result<Installed> {
         let first = name.split('/').next();
         matches!(ending, Some("py" | "json")) && !matches!(first, Some("tests" | "templates"))
     };
+    let diagnostics = Diagnostics::iter()
+        .filter(|name| wanted(name))
+        .filter_map(|name| Diagnostics::get(&name).map(|file| (format!("diagnostics/{name}"), file.data)));
     let trainer: Vec<(String, Cow<'static, [u8]>)> = Trainer::iter()
         .filter(|name| wanted(name))
         .filter_map(|name| Trainer::get(&name).map(|file| (format!("trainer/{name}"), file.data)))
+        .chain(diagnostics)
         .collect();
     let apps = [
         ("tensorboard.py".to_owned(), Cow::Borrowed(TENSORBOARD.as_bytes())),
@@ -154,6 +163,8 @@ mod tests {
             installed.trainer.join("trainer/__main__.py").exists() && installed.trainer.join("trainer/tasks").is_dir()
         );
         assert!(!installed.trainer.join("trainer/tests").exists());
+        assert!(installed.trainer.join("diagnostics/__main__.py").exists());
+        assert!(!installed.trainer.join("diagnostics/tests").exists());
         let notebooks = fs::read_dir(&installed.templates).unwrap().count();
         assert!(notebooks > 0);
         fs::write(installed.templates.join("mine"), "").unwrap();

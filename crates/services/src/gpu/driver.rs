@@ -30,7 +30,7 @@ use lyceum_model::{
 pub const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// More links than any GPU has: NVML's own bound (`NVML_NVLINK_MAX_LINKS`).
-const MAX_LINKS: u32 = 18;
+pub const MAX_LINKS: u32 = 18;
 
 /// How many critical errors are read in one look.
 const MAX_ERRORS_PER_LOOK: usize = 32;
@@ -80,7 +80,7 @@ pub fn open(library: Option<&Path>) -> Result<OpenOutcome, Error> {
     }
 }
 
-fn list(nvml: &Nvml) -> Result<GpuInventory, NvmlError> {
+pub fn list(nvml: &Nvml) -> Result<GpuInventory, NvmlError> {
     // 13000 is 13.0, 12040 is 12.4.
     let cuda = nvml.sys_cuda_driver_version().ok().and_then(|number| u32::try_from(number).ok());
     let cuda = cuda.map(|number| (number / 1000, number % 1000 / 10));
@@ -283,7 +283,7 @@ fn process(process: &nvml_wrapper::struct_wrappers::device::ProcessInfo) -> GpuP
     }
 }
 
-fn health(device: &Device<'_>) -> Health {
+pub fn health(device: &Device<'_>) -> Health {
     let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let errors = |kind| device.total_ecc_errors(kind, EccCounter::Volatile).ok().map(signed);
     let retired = |cause| device.retired_pages(cause).ok().map(|pages| signed(pages.len() as u64));
@@ -299,7 +299,7 @@ fn health(device: &Device<'_>) -> Health {
     }
 }
 
-fn slowdowns(reasons: ThrottleReasons) -> Vec<Slowdown> {
+pub fn slowdowns(reasons: ThrottleReasons) -> Vec<Slowdown> {
     let heat = ThrottleReasons::SW_THERMAL_SLOWDOWN | ThrottleReasons::HW_THERMAL_SLOWDOWN;
     let named = heat | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN;
     [
@@ -323,7 +323,7 @@ fn known<T>(value: Result<T, NvmlError>) -> Result<Option<T>, String> {
     }
 }
 
-fn lost(error: &NvmlError) -> String {
+pub fn lost(error: &NvmlError) -> String {
     match error {
         NvmlError::GpuLost => "The GPU has fallen off the bus. A restart of the machine usually fixes this".to_owned(),
         NvmlError::ResetRequired => "The GPU requires a reset: `nvidia-smi --gpu-reset`".to_owned(),

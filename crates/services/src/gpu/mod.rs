@@ -3,6 +3,7 @@
 //! in `model::gpus`, and who holds which is the database's business. Every call of the driver may
 //! hang for ever: `driver` makes them, and `watch` sees to it that nobody waits for one.
 
+mod diagnose;
 mod driver;
 mod settings;
 mod watch;
@@ -10,6 +11,7 @@ mod workload;
 
 use lyceum_model::{Gpu, GpuInventory};
 
+pub use diagnose::{KERNEL_LOG, diagnose};
 pub use settings::{Config, Gpus};
 pub use watch::DriverThread;
 pub use workload::open_workload;

@@ -1,0 +1,141 @@
+//! `/diagnostics`: the form that tests GPUs, the list of tests, and one with its verdicts, tables and history. The same
+//! service as the API's.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+
+use crate::{
+    diagnostics::{NewDiagnostics, PastRun},
+    model::{
+        DiagnosticsId,
+        diagnostics::{Diagnostics, Level, Measured, RunState},
+    },
+    web::{
+        Portal,
+        error::{Error, Result},
+        extract::{CurrentUser, Form, Id, Query},
+        href::href,
+        jobs::why_it_waits,
+        page::{Nav, Page},
+        paging::{Listed, Paging},
+        sessions::cards::is_operator,
+        views::{
+            self, DiagnosticsForm, DiagnosticsPage, DiagnosticsRow, DiagnosticsTables, RunningTest, ShowDiagnostics,
+        },
+    },
+};
+
+/// How many runs one page shows.
+const PAGE_SIZE: i64 = 50;
+
+/// The address of the list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PageParams {
+    cursor: Option<String>,
+}
+
+/// `/diagnostics`
+pub async fn list(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<PageParams>,
+) -> Result<Response> {
+    let form = DiagnosticsForm { level: Level::Medium.to_string(), gpus: "1".to_owned(), group: String::new() };
+    Ok(Page(view(&portal, &user, visit.cursor, form, Vec::new()).await?).into_response())
+}
+
+async fn view(
+    portal: &Portal,
+    user: &CurrentUser,
+    cursor: Option<String>,
+    form: DiagnosticsForm,
+    errors: Vec<views::FieldError>,
+) -> Result<DiagnosticsPage> {
+    let now = portal.clock.now();
+    let paging = Paging::new(Some(PAGE_SIZE), cursor.filter(|cursor| !cursor.is_empty()));
+    let before = paging.after()?;
+    let found = portal.diagnostics.list(user.actor(), before, PAGE_SIZE + 1).await?;
+    let page = Listed::new(found, PAGE_SIZE, |one: &Diagnostics| one.id);
+    Ok(DiagnosticsPage {
+        layout: portal.layout_of(&user.0, Nav::Cluster),
+        groups: user.user.groups.iter().map(ToString::to_string).collect(),
+        most: portal.sessions.scheduler.largest().gpus,
+        form,
+        errors,
+        rows: page.items.iter().map(|run| DiagnosticsRow::new(run, now)).collect(),
+        names_owners: is_operator(&user.0),
+        first_href: before.map(|_| "/diagnostics".to_owned()),
+        next_href: page.next_cursor.as_deref().map(|cursor| href("/diagnostics", [("cursor", cursor)])),
+    })
+}
+
+/// `POST /diagnostics`
+pub async fn start(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let text = |name: &str| form.get(name).trim().chars().take(255).collect::<String>();
+    let typed = DiagnosticsForm { level: text("level"), gpus: text("gpus"), group: text("group") };
+    // What is not a number is as wrong as none.
+    let new = NewDiagnostics {
+        level: typed.level.parse().ok(),
+        gpus: Some(typed.gpus.parse().unwrap_or(0)),
+        group: Some(typed.group.clone()),
+        ..NewDiagnostics::default()
+    };
+    let error = match portal.diagnostics.start(user.actor(), new).await.map_err(Error::from) {
+        Ok(run) => return Ok(Redirect::to(&format!("/diagnostics/{}", run.id)).into_response()),
+        Err(error) if error.is_for_the_form() => error,
+        Err(error) => return Err(error),
+    };
+    let mut errors: Vec<views::FieldError> = error.field_errors().iter().map(views::FieldError::from).collect();
+    if !errors.iter().any(|error| ["level", "gpus", "group"].contains(&error.field.as_str())) {
+        let message = errors.first().map_or_else(|| error.detail().to_owned(), |first| first.message.clone());
+        errors.push(views::FieldError { field: "gpus".to_owned(), message });
+    }
+    let view = view(&portal, &user, None, typed, errors).await?;
+    Ok(error.with_page(Page(view)))
+}
+
+/// `/diagnostics/{id}`
+pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<DiagnosticsId>) -> Result<Response> {
+    let run = portal.diagnostics.find(user.actor(), id).await?;
+    let now = portal.clock.now();
+    let running = if run.state == RunState::Running {
+        Some(match portal.diagnostics.progress(&run).await? {
+            Some((part, done, of)) => RunningTest { part, done, of, waits: None },
+            None => RunningTest { waits: why_it_waits(&portal, &user, run.job).await, ..RunningTest::default() },
+        })
+    } else {
+        None
+    };
+    let gpus: Vec<_> = run.judgement.iter().flat_map(|judged| &judged.gpus).map(|one| one.gpu.clone()).collect();
+    let past: BTreeMap<String, Vec<PastRun>> = portal.diagnostics.past(&gpus, Some(run.id)).await?;
+    let results = portal.diagnostics.results(user.actor(), &run).await?;
+    let measured = results.as_ref().and_then(|results| Measured::deserialize(&results["measured"]).ok());
+    let view = ShowDiagnostics {
+        layout: portal.layout_of(&user.0, Nav::Cluster),
+        row: DiagnosticsRow::new(&run, now),
+        detail: run.detail.clone(),
+        running,
+        is_clustered: portal.sessions.scheduler.has_queue(),
+        may_hold: is_operator(&user.0),
+        tables: DiagnosticsTables::new(&run, measured.as_ref(), &past),
+        has_results: results.is_some(),
+        judgement: run.judgement,
+    };
+    Ok(Page(view).into_response())
+}
+
+/// `POST /diagnostics/{id}/cancel`
+pub async fn cancel(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<DiagnosticsId>,
+) -> Result<Redirect> {
+    portal.diagnostics.cancel(user.actor(), id).await?;
+    Ok(Redirect::to(&format!("/diagnostics/{id}")))
+}
