@@ -52,15 +52,13 @@ async fn answers(settings: &Settings, so_far: &[Finding]) -> Vec<Finding> {
         tried.iter().filter_map(|(command, rows)| Some(format!("{} rows of {command}", rows.as_ref().ok()?))).collect();
     let faults = tried.iter().filter_map(|(command, rows)| Some((*command, rows.as_ref().err()?)));
     let mut findings: Vec<Finding> = faults
-        .map(|(command, why)| match command {
-            "squeue" => {
-                let what = format!("{command}: {why}; until this is fixed, nothing is started or ended");
-                Finding::new(name, Level::Fault, what).fix("squeue --version; scontrol ping")
-            }
-            _ => {
-                let what = format!("{command}: {why}; until this is fixed, what it reported before is used");
-                Finding::new(name, Level::Warning, what).fix("run it as the portal's account; scontrol ping")
-            }
+        .map(|(command, why)| {
+            let (level, result, fix) = if command == "squeue" {
+                (Level::Fault, "nothing is started or ended", "squeue --version; scontrol ping")
+            } else {
+                (Level::Warning, "what it reported before is used", "run it as the portal's account; scontrol ping")
+            };
+            Finding::new(name, level, format!("{command}: {why}; until this is fixed, {result}")).fix(fix)
         })
         .collect();
     if findings.is_empty() {
