@@ -108,12 +108,12 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
 }
 
 /// A line for each GPU, then what was found and what to do.
-fn verdicts(test: &Value) -> String {
+fn verdicts(found: &Value) -> String {
     let text = |value: &Value| harmless(value.as_str().unwrap_or("-"));
     let word = |value: &Value| text(value).replace('_', " ");
     let rate = |value: &Value| value.as_f64().map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
     let empty = Vec::new();
-    let gpus = test["verdicts"].as_array().unwrap_or(&empty);
+    let gpus = found["verdicts"].as_array().unwrap_or(&empty);
     let head = ["GPU", "MODEL", "VERDICT", "FP32 TFLOP/S", "BF16 TFLOP/S", "H2D GB/S", "D2H GB/S", "UUID"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for one in gpus {
@@ -140,8 +140,8 @@ fn verdicts(test: &Value) -> String {
     };
     let mut lines: Vec<String> =
         gpus.iter().flat_map(|one| told(&format!("GPU {}: ", label(&one["gpu"])), &one["findings"])).collect();
-    lines.extend(told("", &test["general"]));
-    lines.push(format!("verdict: {}\n", word(&test["verdict"])));
+    lines.extend(told("", &found["general"]));
+    lines.push(format!("verdict: {}\n", word(&found["verdict"])));
     table + &lines.join("\n")
 }
 

@@ -260,7 +260,10 @@ pub struct HistoryRow {
     pub peers: Option<(String, String)>,
 }
 
-const MEASURES: [(&str, fn(&Measurement) -> Option<f64>); 4] = [
+/// A measure's name and unit, and where it stands.
+type Measure = (&'static str, fn(&Measurement) -> Option<f64>);
+
+const MEASURES: [Measure; 4] = [
     ("float32, TFLOP/s", |one| one.float32_tflops),
     ("bfloat16, TFLOP/s", |one| one.bfloat16_tflops),
     ("to the GPU, GB/s", |one| one.to_device_gb_s),
@@ -394,6 +397,6 @@ mod tests {
     fn numbers_beside_others() {
         assert_eq!(difference(90.0, 100.0), "−10 %");
         assert_eq!((difference(100.2, 100.0), difference(1.0, 0.0)), ("±0 %".to_owned(), String::new()));
-        assert_eq!((rate(3.14159), rate(51.27)), ("3.14".to_owned(), "51.3".to_owned()));
+        assert_eq!((rate(3.217_59), rate(51.27)), ("3.22".to_owned(), "51.3".to_owned()));
     }
 }

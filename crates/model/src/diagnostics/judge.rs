@@ -127,6 +127,6 @@ fn of_gpu(level: Level, findings: &[Finding]) -> Verdict {
     let is_missing = |check: &&str| {
         !findings.iter().any(|finding| finding.check == **check && finding.verdict != Verdict::NotTested)
     };
-    let lacks = level == Level::Medium && NEEDED.iter().any(|check| is_missing(&check));
+    let lacks = level == Level::Medium && NEEDED.iter().any(is_missing);
     if lacks { worst.max(Verdict::NotTested) } else { worst }
 }

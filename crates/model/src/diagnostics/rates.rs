@@ -131,9 +131,9 @@ fn best(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 fn host(place: usize, measured: &Measured, own: &Measurement, past: &Baseline, alike: &[usize]) -> Finding {
-    let part = &measured.host;
-    let Some(row) = part.rows.iter().find(|row| row.device == place) else {
-        return missing("host", part.state, &part.reason);
+    let measure = &measured.host;
+    let Some(row) = measure.rows.iter().find(|row| row.device == place) else {
+        return missing("host", measure.state, &measure.reason);
     };
     let seen = format!("{:.1} GB/s to the GPU and {:.1} GB/s to the host.", row.to_device_gb_s, row.to_host_gb_s);
     if row.wrong > 0 {
@@ -163,9 +163,9 @@ fn host(place: usize, measured: &Measured, own: &Measurement, past: &Baseline, a
 }
 
 fn matmul(measured: &Measured, own: &Measurement, past: &Baseline, alike: &[usize]) -> Finding {
-    let part = &measured.matmul;
+    let measure = &measured.matmul;
     let (Some(single), Some(half)) = (own.float32_tflops, own.bfloat16_tflops) else {
-        return missing("matmul", part.state, &part.reason);
+        return missing("matmul", measure.state, &measure.reason);
     };
     let peers: Vec<Measurement> = alike.iter().map(|other| measurement(*other, Some(measured))).collect();
     let low = [

@@ -126,6 +126,9 @@ fn sound_gpus_pass() {
     assert_eq!(found.gpus[0].measurement.unwrap().bfloat16_tflops, Some(700.0));
 }
 
+/// What is changed about a GPU, the check that sees it, and its verdict.
+type Case = (fn(&mut GpuFacts), &'static str, Verdict);
+
 #[test]
 fn what_the_driver_reports() {
     let facts = |change: fn(&mut GpuFacts), name: &str| {
@@ -135,7 +138,7 @@ fn what_the_driver_reports() {
         assert_eq!((found.gpus[1].verdict, found.verdict), (verdict, verdict), "{name}: {found:#?}");
         (verdict, seen)
     };
-    let cases: [(fn(&mut GpuFacts), &str, Verdict); 18] = [
+    let cases: [Case; 18] = [
         (|facts| facts.ecc_uncorrected = Some(2), "ecc", Verdict::Critical),
         (|facts| facts.ecc_corrected = Some(2), "ecc", Verdict::Information),
         (|facts| facts.remapping_failed = Some(true), "remapping", Verdict::Critical),
