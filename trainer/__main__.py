@@ -161,8 +161,9 @@ def _evaluate(options: Any) -> int:
 
 
 def _precisions(options: Any) -> int:
-    from . import precisions
+    from . import export, precisions
 
+    export.on_cpu()
     return _print(precisions.compared(configuration.load(options.config), options.model, options.output))
 
 

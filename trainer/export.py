@@ -36,8 +36,8 @@ trained.model.export(sys.argv[2], format="onnx", verbose=False)
 
 
 def on_cpu() -> None:
-    """Keeps an export off the GPU, before a backend starts: it needs none, and GPUs round products of float32 to ten
-    bits, which is more than ONNX may differ by."""
+    """Keeps what ONNX is compared with off the GPU, before a backend starts: GPUs round products of float32 to ten bits,
+    which is more than ONNX may differ by."""
     os.environ |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 

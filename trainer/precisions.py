@@ -108,7 +108,8 @@ def _opened(path: Path, workers: int) -> Runner:
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     runtime = f"ONNX Runtime {onnxruntime.__version__}"
-    return Runner(runtime, path.stat().st_size, lambda batch: session.run(None, {name: batch})[0])
+    # Keras makes float32 of 8-bit pictures by itself, ONNX Runtime refuses them.
+    return Runner(runtime, path.stat().st_size, lambda batch: session.run(None, {name: batch.astype(np.float32)})[0])
 
 
 def _halved(whole: Path) -> Path:

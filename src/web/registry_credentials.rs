@@ -29,6 +29,7 @@ pub struct CredentialsView {
     registry: String,
     /// The user name at the registry.
     user: String,
+    /// When it was saved.
     #[schema(value_type = String, format = DateTime)]
     saved_at: Timestamp,
 }

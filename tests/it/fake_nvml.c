@@ -91,14 +91,6 @@ int nvmlSystemGetDriverVersion(char *version, unsigned int length) {
   return SUCCESS;
 }
 
-#ifndef CUDA
-#define CUDA 12040
-#endif
-int nvmlSystemGetCudaDriverVersion_v2(int *version) {
-  *version = CUDA;
-  return SUCCESS;
-}
-
 int nvmlDeviceGetCount_v2(unsigned int *count) {
   *count = GPUS;
   return SUCCESS;

@@ -25,7 +25,7 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
     (&["std", "env"], &["config", "main"], "only config reads the environment (main: the binary's own path)"),
     (
         &["std", "process", "Command"],
-        &["helper", "agent", "environments", "check", "start"],
+        &["helper", "agent", "environments", "check", "images", "start"],
         "processes are started by helper, agent, environments, check, images and start",
     ),
     (

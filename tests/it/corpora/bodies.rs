@@ -83,6 +83,9 @@ async fn bodies_that_are_no_requests() {
         for (what, kind, body, expected) in &bodies {
             let answer = say(&portal.url, &request(&route.method, &path, &bearer, kind, body)).await;
             let found = statuses(&answer);
+            // The file of a site may be larger, and is read.
+            let expected: &[u16] =
+                if path == "/api/v1/site/apply" && *what == "one byte too many" { &[422] } else { expected };
             // A token may not sign in, and a session that is not there is found out first or last.
             let elsewhere = [401, 403, 404];
             let told = found.len() == 1 && (expected.contains(&found[0]) || elsewhere.contains(&found[0]));

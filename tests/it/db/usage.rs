@@ -430,7 +430,8 @@ fn tell(what: &str, mut took: Vec<u128>) {
     took.sort_unstable();
     let (median, most) = (took[took.len() / 2], took[took.len() * 19 / 20]);
     eprintln!("{what}: p50 {median} µs, p95 {most} µs");
-    assert!(median < 5_000_000, "{what}");
+    // Builds without optimisation, beside other tests: what is meant to fail here takes minutes.
+    assert!(median < 20_000_000, "{what}");
 }
 
 /// Numbers that are the same in each run, so that what fails once fails again.

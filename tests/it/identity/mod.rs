@@ -5,6 +5,7 @@ mod audit;
 mod browser_sessions;
 mod matrix;
 mod origin;
+mod routes_by_scope;
 mod scene;
 mod scopes;
 mod shapes;

@@ -39,16 +39,16 @@ const SUBMIT_TIMEOUT: i64 = 120;
 /// The tag that tells these jobs from others.
 const TAG: &str = "diagnostics";
 /// What the job's program is called in its environment, and the driver library of its node.
-const PROGRAM: &str = "LYCEUM_PROGRAM";
+const PROGRAM: &str = "DIAGNOSE_PROGRAM";
 
 const SCRIPT: &str = "#!/bin/sh
 # Tests the GPUs of this job (docs/gpus.md).
 mkdir -p \"$LYCEUM_LOG_DIRECTORY\" && cd \"$LYCEUM_LOG_DIRECTORY\" || exit 4
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
-\"$LYCEUM_PROGRAM\" diagnose > before.new && mv before.new before.json
+\"$DIAGNOSE_PROGRAM\" diagnose > before.new && mv before.new before.json
 python -m diagnostics --level \"$LEVEL\" --output measured.json
 status=$?
-\"$LYCEUM_PROGRAM\" diagnose > after.new && mv after.new after.json
+\"$DIAGNOSE_PROGRAM\" diagnose > after.new && mv after.new after.json
 exit $status
 ";
 
@@ -354,7 +354,7 @@ impl GpuTests {
 }
 
 /// The variable that names another driver library (`lyceum diagnose`).
-pub const LIBRARY: &str = "LYCEUM_NVML";
+pub const LIBRARY: &str = "DIAGNOSE_NVML";
 
 /// The GPUs that a run is about: those that the portal gave it. Where the portal only counts GPUs, or a cluster chooses
 /// by itself, it has no UUIDs of the driver's, and the report names them.

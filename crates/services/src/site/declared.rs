@@ -22,10 +22,12 @@ pub struct Site {
     #[serde(skip_serializing_if = "SiteQuotas::is_empty")]
     #[schema(required = false)]
     pub quotas: SiteQuotas,
+    /// The users that are declared.
     #[schema(required = false)]
     pub users: Vec<SiteUser>,
     #[schema(required = false)]
     pub groups: Vec<SiteGroup>,
+    /// The announcements that are declared.
     #[schema(required = false)]
     pub announcements: Vec<SiteAnnouncement>,
 }
@@ -106,6 +108,7 @@ pub struct SiteUser {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub role: Option<Role>,
+    /// Whether the account is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
     /// The limits that are set for this user alone, by quota field.

@@ -46,6 +46,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = SiteChange)]
 pub struct PlannedChange {
+    /// What is done: `add`, `change` or `remove`.
     pub action: Action,
     /// `user`, `group`, `member`, `manager`, `quota` or `announcement`.
     pub kind: &'static str,
