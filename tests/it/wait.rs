@@ -9,8 +9,9 @@ use std::{
 
 use lyceum::helper::process::pause;
 
-/// Far longer than anything takes; who waits in vain should hear of it before they give up.
-pub const PATIENCE: Duration = Duration::from_mins(3);
+/// Far longer than anything takes, also five trainings at once beside a browser on two cores; who waits in vain should
+/// hear of it before they give up.
+pub const PATIENCE: Duration = Duration::from_mins(8);
 
 /// Between two looks. It delays no test noticeably, and leaves the machine to the others.
 const LOOK: Duration = Duration::from_millis(10);

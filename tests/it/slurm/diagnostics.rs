@@ -25,13 +25,16 @@ async fn gpus_of_a_node_are_tested() {
     house.admin().allow(&house, &person, json!({ "gpus": -1, "jobs": -1 })).await;
     let roots = person.get(&house, "/files/roots").await;
     let home = roots["items"][0]["path"].as_str().unwrap_or_else(|| panic!("{roots}")).to_owned();
-    let environment = pretending(std::path::Path::new(&home), 2, "memory:0");
-    let path = started(&house, &person, json!({ "gpus": 2, "environment": environment })).await;
+    let environment = pretending(std::path::Path::new(&home), 2, "");
+    // The nodes of this cluster are too small for a test under load, which is said.
+    let (status, said) = person.ask(&house, "POST", "/diagnostics", &json!({ "gpus": 2 })).await;
+    assert!(status == 409 && said["detail"].as_str().is_some_and(|detail| detail.contains("10 GiB")), "{said}");
+    let asked = json!({ "level": "quick", "gpus": 2, "environment": environment });
+    let path = started(&house, &person, asked).await;
     let found = finished(&house, &person, &path).await;
-    assert_eq!(found["verdict"], "critical", "{found}");
+    assert_eq!(found["verdict"], "warning", "{found}");
     assert_eq!(found["verdicts"].as_array().unwrap().len(), 2, "{found}");
-    assert_eq!(check(&found, 0, "memory").0, "critical");
-    assert_eq!(check(&found, 1, "memory").0, "pass");
+    assert_eq!(check(&found, 0, "remapping").0, "pass");
     assert_eq!(
         check(&found, 1, "remapping"),
         ("warning".to_owned(), "A memory row is remapped at the next reset.".to_owned())
