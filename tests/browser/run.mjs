@@ -21,7 +21,7 @@ if (files.length === 0) {
   process.exit(2);
 }
 
-run({ files, concurrency: 2, timeout: 15 * 60 * 1000 })
+run({ files, concurrency: 2, timeout: 40 * 60 * 1000 })
   .on("test:fail", () => {
     process.exitCode = 1;
   })
