@@ -20,7 +20,7 @@ from stand import until
 
 # Bars of one answer: milliseconds, kilobytes, and how much longer it may take of ten times the history.
 SLOW, LARGE, FASTER = 50, 100, 15
-ROUTES = pathlib.Path(__file__).resolve().parent.parent / "src/web/mod.rs"
+ROUTES = pathlib.Path(__file__).resolve().parent.parent / "src/web"
 # Streams that never end, what is about files, and the page that signs in.
 NOT_ASKED = ("/events", "/log", "/download", "/content", "/dataset-example", "/login", "/static/", "/favicon.ico", "/files/item")
 # What a page or list asks for besides its path.
@@ -183,9 +183,11 @@ def complete(path, ids):
 
 
 def addresses(portal, ids):
-    """Every GET of the API and every page that these ids complete, by what they are called, and those that they do not."""
+    """Returns every GET of the API and every page whose ids are known, by name; then those whose ids are not."""
     document = json.loads(urllib.request.urlopen(portal.url + "/api/v1/openapi.json").read())
-    pages = re.findall(r'\.get\("(/[^"]*)"', ROUTES.read_text())
+    # Some features name the routes of their pages themselves.
+    sources = "".join(path.read_text() for path in sorted(ROUTES.rglob("*.rs")))
+    pages = re.findall(r'\.get\("(/[^"]*)"', sources)
     asked = {page: page for page in pages if not page.startswith("/api/")}
     asked |= {f"GET {path}": path for path, operations in document["paths"].items() if "get" in operations}
     asked = {what: path for what, path in asked.items() if not any(part in path for part in NOT_ASKED)}

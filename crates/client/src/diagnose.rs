@@ -130,17 +130,17 @@ fn verdicts(found: &Value) -> String {
         ]);
     }
     let table = if gpus.is_empty() { String::new() } else { columns(&rows) };
-    let told = |whose: &str, findings: &Value| -> Vec<String> {
-        let findings = findings.as_array().unwrap_or(&empty).iter().filter(|one| one["verdict"] != "pass");
+    let findings = |whose: &str, findings: &Value| -> Vec<String> {
+        let worth_saying = findings.as_array().unwrap_or(&empty).iter().filter(|one| one["verdict"] != "pass");
         let line = |finding: &Value| {
             let [check, seen, advice] = ["check", "seen", "advice"].map(|field| text(&finding[field]));
             format!("{whose}{}: {check}: {seen} {advice}", word(&finding["verdict"])).trim_end().to_owned()
         };
-        findings.map(line).collect()
+        worth_saying.map(line).collect()
     };
     let mut lines: Vec<String> =
-        gpus.iter().flat_map(|one| told(&format!("GPU {}: ", label(&one["gpu"])), &one["findings"])).collect();
-    lines.extend(told("", &found["general"]));
+        gpus.iter().flat_map(|one| findings(&format!("GPU {}: ", label(&one["gpu"])), &one["findings"])).collect();
+    lines.extend(findings("", &found["general"]));
     lines.push(format!("verdict: {}\n", word(&found["verdict"])));
     table + &lines.join("\n")
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts_are_told_with_what_to_do() {
+    fn verdicts_say_what_to_do() {
         let finding = |verdict: &str, advice: &str| json!({ "check": "ecc", "verdict": verdict, "seen": "3 errors.", "advice": advice });
         let test = json!({
             "verdict": "critical",
@@ -167,10 +167,10 @@ mod tests {
                 "measurement": { "float32_tflops": 51.27 },
             }],
         });
-        let told = verdicts(&test);
-        let lines: Vec<&str> = told.lines().collect();
-        assert!(lines[0].starts_with("GPU  MODEL") && !told.contains('\u{1b}'), "{told}");
-        assert!(lines[1].contains("critical") && lines[1].contains("51.3"), "{told}");
+        let printed = verdicts(&test);
+        let lines: Vec<&str> = printed.lines().collect();
+        assert!(lines[0].starts_with("GPU  MODEL") && !printed.contains('\u{1b}'), "{printed}");
+        assert!(lines[1].contains("critical") && lines[1].contains("51.3"), "{printed}");
         assert_eq!(lines[2..], ["GPU 2: critical: ecc: 3 errors. Replace it.", "verdict: critical"]);
     }
 }

@@ -80,8 +80,13 @@ pub async fn start(user: CurrentUser, State(portal): State<Arc<Portal>>, form: F
     let text = |name: &str| form.get(name).trim().chars().take(255).collect::<String>();
     let typed = DiagnosticsForm { level: text("level"), gpus: text("gpus"), group: text("group") };
     // What is not a number is as wrong as none.
+    let level = match typed.level.parse() {
+        Ok(level) => Some(level),
+        Err(_unknown) if typed.level.is_empty() => None,
+        Err(_unknown) => return Err(Error::field("level", "invalid_value", "Must be `quick` or `medium`.")),
+    };
     let new = NewDiagnostics {
-        level: typed.level.parse().ok(),
+        level,
         gpus: Some(typed.gpus.parse().unwrap_or(0)),
         group: Some(typed.group.clone()),
         ..NewDiagnostics::default()

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,6 +21,7 @@ use lyceum_model::{
     Clock, DiagnosticsId, EndReason, FieldError, Gpu, Job, Resources, Role, User,
     diagnostics::{Baseline, Diagnostics, DriverReport, Evidence, Level, Measured, Measurement, RunState, judge},
     files::RawPath,
+    size::human_size,
 };
 
 use crate::{
@@ -32,6 +34,8 @@ use crate::{
 const MAX_GPUS: i64 = 64;
 /// The largest file of results that is read (bytes).
 const MAX_RESULT_LENGTH: u64 = 1 << 20;
+/// How many runs of a list have their results read at once.
+const SETTLED_AT_ONCE: usize = 8;
 /// How many earlier runs of a GPU are looked at.
 const MAX_PAST_RUNS: i64 = 50;
 /// Between the row and its job is a moment; where it lasts, the portal was killed in it (seconds).
@@ -218,11 +222,17 @@ impl GpuTests {
     /// One's own runs, or for operators those of everybody; the latest first.
     pub async fn list(&self, actor: Actor<'_>, before: Option<DiagnosticsId>, limit: i64) -> Result<Vec<Diagnostics>> {
         let owner = Some(actor.user.id).filter(|_| actor.user.role < Role::Operator);
-        let mut listed = Vec::new();
-        for found in self.db.list_diagnostics(DiagnosticsFilter { owner, gpu: None, before, limit }).await? {
-            listed.push(self.settled(found).await?);
-        }
-        Ok(listed)
+        let found = self.db.list_diagnostics(DiagnosticsFilter { owner, gpu: None, before, limit }).await?;
+        // The files of one owner may be slow or broken, which must not keep the other runs from the list.
+        let settle = |run: Diagnostics| async move {
+            let as_it_was = run.clone();
+            self.settled(run).await.unwrap_or_else(|error| {
+                let (id, error) = (as_it_was.id, &error as &dyn std::error::Error);
+                tracing::warn!(run = %id, error, "the results of a diagnostics run could not be read; it stays running");
+                as_it_was
+            })
+        };
+        Ok(stream::iter(found).map(settle).buffered(SETTLED_AT_ONCE).collect().await)
     }
 
     /// Asks for the end of a run's job; one that has ended already is fine. Operators may end others'.
@@ -309,6 +319,10 @@ impl GpuTests {
         let failure = match (&measured, reason) {
             (Some(_), _) => String::new(),
             (None, Some(EndReason::TimeLimit)) => "it did not end within the time limit of the job".to_owned(),
+            (None, _) if last_words(&log).as_deref() == Some("Killed") => {
+                let memory = human_size(job.latest.spec.resources.memory_bytes);
+                format!("it was killed, probably because it needed more than the {memory} of memory of its job")
+            }
             (None, _) => last_words(&log).or_else(|| job.latest.detail.clone()).unwrap_or_default(),
         };
         if before.is_none() && measured.is_none() {
