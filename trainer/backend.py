@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from . import threads
+from . import compiled, threads
 from .errors import NO_BACKEND, Stop, bad_config
 from .together import Place
 
@@ -33,6 +33,8 @@ def start(wanted: str = "auto") -> str:
             "backend",
         )
     os.environ["KERAS_BACKEND"] = name
+    if name == "jax":
+        compiled.keep()
     if importlib.util.find_spec("keras") is None:
         raise Stop(NO_BACKEND, "this environment lacks the Python package keras", "backend")
     import keras

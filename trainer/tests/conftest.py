@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from trainer import compiled
+
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+compiled.keep()  # before the first test imports JAX
 
 ROOT = Path(__file__).parents[2]
 
