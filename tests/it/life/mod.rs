@@ -5,6 +5,7 @@
 
 mod alone;
 mod audited;
+mod compiled;
 mod crashes;
 mod curves;
 mod damage;
@@ -86,6 +87,8 @@ pub struct House {
     pub inside: Vec<String>,
     people: AtomicU32,
     accounts: parking_lot::Mutex<BTreeSet<String>>,
+    /// Where what trainings compile outlives this house.
+    compiled: Option<PathBuf>,
 }
 
 impl House {
@@ -146,6 +149,7 @@ impl House {
             inside: Vec::new(),
             people: AtomicU32::new(0),
             accounts: parking_lot::Mutex::default(),
+            compiled: None,
         }
     }
 
@@ -374,9 +378,18 @@ impl House {
         let (added, said) = self.run(&["admin", "user", "add", &name]);
         assert!(added, "{said}");
         if self.runs_as.is_none() {
-            self.accounts.lock().insert(format!("ly-{name}"));
+            let account = format!("ly-{name}");
+            if let Some(kept) = &self.compiled {
+                compiled::lend(kept, &account);
+            }
+            self.accounts.lock().insert(account);
         }
         self.token_of(&name)
+    }
+
+    /// Lends what was compiled in other tests to the people who are made from now on.
+    pub fn lend_compiled(&mut self) {
+        self.compiled = compiled::kept();
     }
 
     /// A new user whose sessions run as this Unix account, which is somebody else's to remove.
@@ -513,6 +526,12 @@ impl Drop for House {
             let _ = fs::remove_file(rule);
         }
         for account in self.accounts.lock().iter().chain(&service) {
+            if let Some(kept) = &self.compiled
+                && let Err(error) = compiled::keep(kept, account)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                eprintln!("what {account} compiled: {error}");
+            }
             remove_account(account);
         }
     }

@@ -28,6 +28,7 @@ async fn house_with(more: &str) -> Option<House> {
     }
     let mut house = House::new(&[]);
     house.configure(&format!("[[environments.list]]\nname = 'default'\npython = '{}'\n{more}", python?));
+    house.lend_compiled();
     house.start().await;
     Some(house)
 }
