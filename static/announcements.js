@@ -1,7 +1,8 @@
+// @ts-check
 // The strip of announcements on top of every page: fetched anew when the portal says that it
 // has changed, and when a page is seen again. What is put aside goes without a reload.
 
-import { $, announce, refreshTimes } from "./dom.js";
+import { $, announce, bodyOf, refreshTimes, targetOf } from "./dom.js";
 import { join } from "./stream.js";
 
 const stream = $('[src*="announcements.js"]').dataset.stream;
@@ -46,12 +47,12 @@ function shape(line) {
 }
 
 document.addEventListener("submit", async (event) => {
-  const line = event.target.closest("[data-announcement]");
+  const line = targetOf(event).closest("[data-announcement]");
   if (!line) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  const form = event.target;
-  const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), redirect: "manual" }).catch(() => null);
+  const form = targetOf(event);
+  const answer = await fetch(form.action, { method: "POST", body: bodyOf(form), redirect: "manual" }).catch(() => null);
   if (answer?.type !== "opaqueredirect") return announce("The announcement could not be dismissed. Try again.");
   const next = line.nextElementSibling ?? line.previousElementSibling;
   line.remove();

@@ -1,3 +1,4 @@
+// @ts-check
 // The OpenAPI document as a page: one line a route, opened for its parameters, bodies and
 // answers. Everything is made as text nodes; nothing of the document is taken as markup.
 

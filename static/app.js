@@ -1,7 +1,8 @@
+// @ts-check
 // On every page: times in the reader's zone, copying, asking before a form is sent, one send
 // for one press, and the theme. Without it every form still works.
 
-import { $, $$, announce, ask, element, enableCopying, refreshTimes } from "./dom.js";
+import { $, $$, announce, ask, bodyOf, element, enableCopying, refreshTimes, targetOf } from "./dom.js";
 
 document.documentElement.classList.add("js");
 refreshTimes();
@@ -10,7 +11,7 @@ setInterval(() => { if (!document.hidden) refreshTimes(); }, 1000);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refreshTimes(); });
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy], [data-copy-from]");
+  const button = targetOf(event).closest("[data-copy], [data-copy-from]");
   if (!button) return;
   const text = button.dataset.copy ?? $(`#${button.dataset.copyFrom}`)?.textContent ?? "";
   try {
@@ -27,12 +28,12 @@ document.addEventListener("click", async (event) => {
 });
 
 document.addEventListener("submit", async (event) => {
-  const form = event.target;
+  const form = targetOf(event);
   if (form.method === "dialog") return;
-  const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
+  const button = /** @type {any} */ (event.submitter);
+  const question = button?.dataset.confirm ?? form.dataset.confirm;
   if (question && !form.dataset.confirmed) {
     event.preventDefault();
-    const button = event.submitter;
     if (!(await ask(question, `Yes, ${button?.textContent.trim().toLowerCase() ?? "go on"}`))) return;
     form.dataset.confirmed = "yes";
     // What the form stood in may have been drawn anew meanwhile; a form outside the page is never sent.
@@ -44,11 +45,11 @@ document.addEventListener("submit", async (event) => {
     return;
   }
   // What opens another page leaves this one as it is.
-  if (event.submitter?.formTarget === "_blank") return;
+  if (button?.formTarget === "_blank") return;
   // Sent once: a second press of the same form would only be answered with the same thing.
   if (form.dataset.sent) return event.preventDefault();
   form.dataset.sent = "yes";
-  setTimeout(() => { for (const button of $$("button[type=submit]", form)) button.disabled = true; });
+  setTimeout(() => { for (const one of $$("button[type=submit]", form)) one.disabled = true; });
 });
 
 // Back from another page, the browser may show this one as it was left.
@@ -78,7 +79,7 @@ const PLACES = { h: "/", s: "/sessions", j: "/jobs", r: "/runs", d: "/datasets",
 let isGoing = false;
 document.addEventListener("keydown", (event) => {
   if (!palette || event.defaultPrevented || $("dialog[open]")) return;
-  const isTyping = event.target.closest("input, select, textarea, [contenteditable], [role=application]");
+  const isTyping = targetOf(event).closest("input, select, textarea, [contenteditable], [role=application]");
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); openPalette(); return; }
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   const going = isGoing;
@@ -100,8 +101,8 @@ function showKeys() {
 
 const theme = $("#theme-form");
 theme?.addEventListener("change", async (event) => {
-  document.documentElement.dataset.theme = event.target.value;
-  const answer = await fetch(theme.action, { method: "POST", body: new URLSearchParams(new FormData(theme)), redirect: "manual" }).catch(() => null);
+  document.documentElement.dataset.theme = targetOf(event).value;
+  const answer = await fetch(theme.action, { method: "POST", body: bodyOf(theme), redirect: "manual" }).catch(() => null);
   announce(answer && (answer.ok || answer.type === "opaqueredirect") ? "Theme saved" : "The theme could not be saved");
 });
 if (theme) $("button", theme).hidden = true;

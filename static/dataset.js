@@ -1,3 +1,4 @@
+// @ts-check
 // A dataset's page: the gallery goes on while one scrolls, and a build tells how far it is.
 
 import { $ } from "./dom.js";

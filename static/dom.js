@@ -1,8 +1,17 @@
+// @ts-check
 // Small helpers without side effects, shared by the other modules: elements, times, sizes,
 // and the text of logs. Everything that comes from outside enters the page as text.
 
+/** @type {(selector: string, within?: ParentNode) => any} */
 export const $ = (selector, within = document) => within.querySelector(selector);
+/** @type {(selector: string, within?: ParentNode) => any[]} */
 export const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+/** What an event happened to. @type {(event: Event) => any} */
+export const targetOf = (event) => event.target;
+
+/** What a form sends. @type {(form: HTMLFormElement) => URLSearchParams} */
+export const bodyOf = (form) => new URLSearchParams(/** @type {any} */ (new FormData(form)));
 
 // element("a", { class: "btn", href: "/" }, "Home"): attributes by name, children as text or nodes.
 export function element(name, attributes = {}, ...children) {
@@ -33,7 +42,8 @@ export function parseSize(text) {
 }
 
 export function humanSize(bytes) {
-  for (const [name, unit] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
+  for (const [at, name] of ["TiB", "GiB", "MiB", "KiB"].entries()) {
+    const unit = 2 ** (40 - 10 * at);
     if (unit <= bytes) return `${Math.round((bytes / unit) * 10) / 10} ${name}`;
   }
   return `${bytes} B`;
@@ -50,6 +60,7 @@ export function learnClock(answer) {
   if (!Number.isNaN(date) && 5000 < Math.abs(date - Date.now())) offset = date - Date.now();
 }
 
+/** @type {(at: number, show: string) => string} */
 function told(at, show) {
   const since = (Date.now() + offset - at) / 1000;
   if (show === "left") return humanDuration(-since);
@@ -89,7 +100,8 @@ export function markTitle(count) {
 // Waits `delay` milliseconds, then twice as long each time, at most `longest`; never exactly,
 // so that many who wait for one thing do not come back together. `skip` ends the wait.
 export function backOff(delay, longest) {
-  let next = delay, skip = () => {};
+  let next = delay;
+  let skip = (/** @type {any} */ _ = null) => {};
   return {
     wait() {
       const time = next * (0.5 + Math.random());
@@ -102,6 +114,7 @@ export function backOff(delay, longest) {
 }
 
 // Resolves at once where the page is seen, else when it is seen again.
+/** @returns {Promise<void>} */
 export function seen() {
   if (!document.hidden) return Promise.resolve();
   return new Promise((resolve) => document.addEventListener("visibilitychange", function look() {

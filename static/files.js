@@ -1,3 +1,4 @@
+// @ts-check
 // Uploads on the page of files: by button, by dropping, one after the other in pieces, with
 // progress. A piece that is lost is sent again from where the portal says it stands; what was
 // interrupted by a reload is remembered in this browser until the file is chosen again.

@@ -1,3 +1,4 @@
+// @ts-check
 // A dialog that chooses a folder for a text field: `<button data-choose-folder="FIELD">`. The
 // folders come from the API, a level at a time; everything is a button or a link, so that the
 // keyboard reaches it. What is typed into the field by hand counts as before.

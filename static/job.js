@@ -1,3 +1,4 @@
+// @ts-check
 // One job's log: followed while it lives, searched without being fetched again. The rest of the page is kept
 // fresh by `live.js`.
 

@@ -1,15 +1,17 @@
+// @ts-check
 // The list of jobs keeps itself fresh and keeps what was chosen: `live.js` draws the table anew,
 // and the boxes that were ticked are ticked again.
 
-import { $$ } from "./dom.js";
+import { $$, targetOf } from "./dom.js";
 
 const chosen = new Set();
 const boxes = () => $$('#selection [name="job"]');
 
 document.addEventListener("change", (event) => {
-  if (event.target.name !== "job") return;
-  if (event.target.checked) chosen.add(event.target.value);
-  else chosen.delete(event.target.value);
+  const box = targetOf(event);
+  if (box.name !== "job") return;
+  if (box.checked) chosen.add(box.value);
+  else chosen.delete(box.value);
 });
 
 new MutationObserver(() => {

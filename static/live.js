@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps a page fresh by the browser's one event stream. A message about a session fetches its
 // card anew; when its state changed, or it is new here, the page's own live regions are
 // fetched too. Pages that are not seen hear nothing and catch up when they are seen again.
@@ -78,7 +79,7 @@ async function refreshCard(id) {
   const answer = await fetch(`/sessions/${encodeURIComponent(id)}/card`, { headers: { Accept: "text/html" } });
   if (!answer.ok) return refreshPage();
   learnClock(answer);
-  const made = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-card]");
+  const made = $("[data-card]", new DOMParser().parseFromString(await answer.text(), "text/html"));
   if (!made) return;
   const name = made.getAttribute("aria-label");
   const [changed, renamed] = [made.dataset.state !== old.dataset.state, name !== old.getAttribute("aria-label")];

@@ -1,3 +1,4 @@
+// @ts-check
 // A log in a page: followed by the server's own stream, which is resumed where it broke, so that nothing is
 // missed and nothing shown twice, and drawn as a terminal shows it.
 

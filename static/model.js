@@ -1,3 +1,4 @@
+// @ts-check
 // A model's page follows its training to the end, draws what a threshold on its confidence would
 // come to, and sends pictures that it is asked about; the page of an answer comes again when there
 // is more of it. Wherever boxes are drawn, a slider hides those with a low score.

@@ -1,3 +1,4 @@
+// @ts-check
 // Fields for a day and a time: the portal reads and writes them in UTC, people type them in
 // their own zone. Without this they are UTC, as their labels say.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The form of a new dataset: the four ways to resize, tried on the first picture of one's own;
 // a name made of the folder's; and an archive that is uploaded in pieces, as on the files page.
 

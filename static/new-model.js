@@ -1,3 +1,4 @@
+// @ts-check
 // The form of a training: the fields of the chosen policy, the learning rate drawn as the
 // portal computes it, and a program's text in which a tab indents.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The start form: sliders and numbers move together, the bars show what this would add, the
 // line under the button says at once what admission thinks, and the same is shown as curl.
 
@@ -62,6 +63,7 @@ function several(job) {
 // What is asked for, in the API's words.
 function request() {
   const app = chosen("app"), size = chosen("profile");
+  /** @type {any} */
   const asked = isJob ? work() : { app: app?.value };
   if (custom()) {
     asked.resources = { gpus: Number(value("gpus")) || 0, cpus: Number(value("cpus")), memory_bytes: parseSize(value("memory")) ?? 0 };
@@ -134,7 +136,7 @@ async function ask() {
   verdict.classList.add("busy");
   try {
     // Whether it starts does not depend on the program, which may not be written yet.
-    const asked = isJob && !request().sbatch ? { ...request(), script: "true" } : request();
+    const asked = isJob && !("sbatch" in request()) ? { ...request(), script: "true" } : request();
     const many = isJob ? several(asked) : null;
     const answer = await fetch(many ? "/api/v1/sweeps/preview" : isJob ? "/api/v1/jobs/admission" : "/api/v1/admission", {
       method: "POST", signal: mine.signal, body: JSON.stringify(many ?? asked),

@@ -1,3 +1,4 @@
+// @ts-check
 // What the reader should know of their sessions, on every page of the portal: a turn that has
 // come, an end that is near. The stream says when that changes. Where notifications are
 // wanted, a page goes on listening when it is not seen, since its reader may be in an app, and
@@ -59,7 +60,7 @@ function send(form) {
   const data = new FormData(form), seconds = Number(data.get("seconds")) || undefined;
   return fetch(`/api/v1${form.getAttribute("action")}`, {
     method: "POST",
-    headers: { "Content-Type": "application/json", "X-CSRF-Token": data.get("csrf_token") },
+    headers: { "Content-Type": "application/json", "X-CSRF-Token": String(data.get("csrf_token")) },
     body: JSON.stringify({ seconds, job: data.get("job") ?? undefined }),
   });
 }

@@ -1,3 +1,4 @@
+// @ts-check
 // Browser notifications: whether this browser may and its reader wants them, and that each is
 // told once, however many pages are open and however often they are loaded. The wish and what
 // was told are this browser's own; permission is asked by a click alone.

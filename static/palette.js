@@ -1,3 +1,4 @@
+// @ts-check
 // The command palette: Ctrl-K or "/" opens one field that finds pages, actions and everything with a name. Loaded when it
 // is first used. Arrow keys choose, Enter opens, Escape closes; "?" lists the keys.
 

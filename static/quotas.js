@@ -1,3 +1,4 @@
+// @ts-check
 // The table of quotas: choose everybody on the page at once, and say how many are chosen.
 // Without it each box is ticked by itself.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The log of one session, followed while it lives.
 
 import { $ } from "./dom.js";

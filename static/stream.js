@@ -1,3 +1,4 @@
+// @ts-check
 // One event stream for all pages of a browser: a browser opens six connections to a server at
 // most, and a page that holds one for ever takes it from the others. The stream lives in a
 // shared worker (this same file); where there is none, in one of the pages that are seen,
@@ -145,4 +146,4 @@ export function join(address, hear) {
   return globalThis.SharedWorker ? joinWorker(address, hear) : joinPages(hear);
 }
 
-if (globalThis.SharedWorkerGlobalScope && globalThis instanceof SharedWorkerGlobalScope) serve();
+if (globalThis.constructor.name === "SharedWorkerGlobalScope") serve();

@@ -1,3 +1,4 @@
+// @ts-check
 // Terminals of one session: a tab each, over a WebSocket beside this page. Binary frames are
 // bytes, text frames are JSON. A broken line is taken up again, waiting longer each time;
 // the agent then sends what was missed. So is one that is only silent: the agent says every

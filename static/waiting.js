@@ -1,3 +1,4 @@
+// @ts-check
 // Where an app will be: asks this same address again until something else answers, then
 // goes there. 503, or this page once more, means that it is not ready yet.
 
@@ -15,7 +16,7 @@ async function ready() {
   }
   if (!answer.ok) return answer.status !== 429 && answer.status !== 502;
   if (!(answer.headers.get("Content-Type") ?? "").startsWith("text/html")) return true;
-  const made = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-waiting]");
+  const made = $("[data-waiting]", new DOMParser().parseFromString(await answer.text(), "text/html"));
   if (!made) return true;
   const old = $("[data-waiting]");
   if (!old.contains(document.activeElement)) {

@@ -1,3 +1,4 @@
+// @ts-check
 // Questions to the portal: what curves there are, and many curves in one call. An answer that
 // nobody waits for any more is dropped; a question that fails says so in words for people.
 

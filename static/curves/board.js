@@ -1,3 +1,4 @@
+// @ts-check
 // All charts of one element: what there is, how it is looked at, which cursor they share. What
 // is asked of the portal is in feed.js; which charts have a place on the page in shelf.js.
 

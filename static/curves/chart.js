@@ -1,3 +1,4 @@
+// @ts-check
 // One chart on the page: its picture on a canvas, what is written around it, its legend. What
 // pointer and keyboard do to it is in pointer.js; what it shows comes from the board.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The colours of lines and how they are told apart without colour. Ten colours hold in both
 // themes and for eyes that confuse red and green; from the eleventh line on, dashes tell
 // lines of one colour apart. The colours themselves are in curves.css.

@@ -1,8 +1,9 @@
+// @ts-check
 // The table above compared runs: one row a run, what differs between them, what each metric came
 // to. What the table shows is what the charts draw: a row can be switched off, and the filter
 // narrows both.
 
-import { element } from "../dom.js";
+import { $, element } from "../dom.js";
 import { curvesOf } from "./ask.js";
 import { keyButton } from "./chart.js";
 import { look, sample } from "./colours.js";
@@ -113,6 +114,7 @@ export function makeComparison(board) {
   }
 
   function draw(columns, rows, first) {
+    /** @type {any} */
     const focused = place.contains(document.activeElement) ? document.activeElement : null;
     const head = (key, label, numeric) => {
       const { sort } = board.view;
@@ -138,7 +140,7 @@ export function makeComparison(board) {
       element("thead", {}, element("tr", {}, head("name", "Run", false), ...(first ? [element("th", { scope: "col" }, element("bdi", {}, first.label))] : []), ...columns.map(({ key, label, numeric }) => head(key, label, numeric)))),
       element("tbody", {}, ...body));
     place.replaceChildren(rows.length ? table : element("p", { class: "pad muted" }, "No runs match."));
-    if (focused && !focused.isConnected) (place.querySelector(`[data-column="${CSS.escape(focused.dataset.column ?? "")}"]`) ?? place.querySelector(`[aria-label="${CSS.escape(focused.getAttribute("aria-label") ?? "")}"]`))?.focus();
+    if (focused && !focused.isConnected) ($(`[data-column="${CSS.escape(focused.dataset.column ?? "")}"]`, place) ?? $(`[aria-label="${CSS.escape(focused.getAttribute("aria-label") ?? "")}"]`, place))?.focus();
     else focused?.focus?.({ preventScroll: true });
   }
   return show;

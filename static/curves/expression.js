@@ -1,3 +1,4 @@
+// @ts-check
 // The language in which rows are picked: `lr < 0.01 and (optimizer = adam or not name ~ test)`. The
 // portal's table has the same (crates/services/src/runs/results/expression.rs); tests/browser/expressions.json holds both to
 // one meaning. Faults are thrown with the place of their character, counted from 1.

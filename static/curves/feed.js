@@ -1,3 +1,4 @@
+// @ts-check
 // What the charts show, from the portal: as few calls as can be fetch the curves of every chart that
 // is on the screen, answers that nobody waits for any more are dropped, and points of the live
 // stream go on with what is there.

@@ -1,3 +1,4 @@
+// @ts-check
 // Runs that share the value of a parameter as one line: the mean of what they show at each
 // place, and a band from the lowest to the highest of them. Between its points a run counts by
 // the straight line that is drawn there; before its first and behind its last it does not.

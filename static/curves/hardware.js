@@ -1,3 +1,4 @@
+// @ts-check
 // What a job makes of the machine, as charts under its curves and on their axis: cores, memory beside
 // its limit, and of each GPU use, memory, temperature and power, as far as they are measured. Measurements have a time
 // and no step: where steps are drawn, the time is placed between the points of the curve that has most steps.
@@ -40,7 +41,7 @@ export async function makeHardware(board, job) {
 
   function show() {
     const charts = KINDS.flatMap((kind) => {
-      const parts = partsOf(kind, attempts, source, places);
+      const parts = partsOf(kind, attempts, source);
       if (parts.length === 0) return [];
       if (!abouts.has(kind.id)) abouts.set(kind.id, { id: `hardware:${kind.id}`, name: kind.name, title: kind.name, unit: "step", kind: "other", local: () => linesOf(board, kind, attempts, abouts.get(kind.id).parts, places) });
       return [Object.assign(abouts.get(kind.id), { parts })];

@@ -1,3 +1,4 @@
+// @ts-check
 // Draws training curves into each element with `data-charts`: of one run, or of the run that a
 // job writes (`data-id`, `data-kind`), or of several runs, compared (`data-ids`, separated by commas);
 // with `data-overlay` without the table of a comparison, below another one.

@@ -1,3 +1,4 @@
+// @ts-check
 // What a person chose for their charts in this browser: how large charts are, which ones are
 // pinned, which sections are folded, and what the tooltip lists. What belongs to a view, and so to
 // its link, is in view.js.

@@ -1,3 +1,4 @@
+// @ts-check
 // What the lines of a chart are called and how they look. Of one run, a line is a part of it
 // (train, validation); in a comparison a line is a run, and one run has one look everywhere.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The second row of controls: which charts there are, how large, and what their tooltip lists.
 // The search and the selection belong to the view and its link; the rest is kept by this browser.
 

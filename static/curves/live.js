@@ -1,3 +1,4 @@
+// @ts-check
 // Follows what is written to one run while the page is seen: new points as they come, resumed
 // where it was left by `Last-Event-ID`, so that nothing is lost and nothing comes twice.
 

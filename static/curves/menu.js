@@ -1,3 +1,4 @@
+// @ts-check
 // The menu of one chart: pin it to the top, show it on the full screen, set the range of its y
 // axis, download it. What it does is said to the board, which holds the view and what is kept.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Two painters of one scene: the canvas on the page, and the SVG that is saved. `palette` has
 // the colours of the theme by their names.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Parallel coordinates: an axis for each hyper-parameter that differs and one for the result; a
 // run is a line across them. Dragging along an axis writes bounds into the filter, so several
 // axes narrow together, the address holds it, and the keyboard has the same in words.
@@ -28,7 +29,7 @@ export function makeParallel(board) {
     svg.setAttribute("height", HEIGHT);
     const axes = columns.map((column, at) => axisOf(column, rows, SIDE + (at * (width - 2 * SIDE)) / Math.max(1, columns.length - 1)));
     const inside = new Set(kept);
-    const lines = [...rows].sort((a, b) => inside.has(a) - inside.has(b)).map((row) => {
+    const lines = [...rows].sort((a, b) => Number(inside.has(a)) - Number(inside.has(b))).map((row) => {
       const points = axes.map((axis) => [axis.x, axis.place(row.cells.get(axis.key))]);
       let d = "";
       for (const [at, [x, y]] of points.entries()) if (y !== null) d += `${at > 0 && points[at - 1][1] !== null ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;

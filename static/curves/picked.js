@@ -1,3 +1,4 @@
+// @ts-check
 // The table of results: its tools act at once, Shift adds a second column to the order, and the curves
 // of the runs that are ticked are drawn below it. The portal draws the table; the address holds all
 // of it. Without this the tools are a form and the headings are links.
@@ -21,7 +22,7 @@ function query() {
   const query = new URLSearchParams();
   for (const [name, value] of new FormData(tools)) {
     if (value === "" || (name === "step" && tools.elements.value.value !== "at") || (name === "column" && !("chosen" in columns.dataset))) continue;
-    query.append(name, value);
+    query.append(name, String(value));
   }
   for (const id of picked) query.append("pick", id);
   return query;

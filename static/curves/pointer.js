@@ -1,3 +1,4 @@
+// @ts-check
 // What pointer and keyboard do to a chart: a cursor that all charts share, the nearest values
 // beside it, a zoom by dragging sideways, and the same with keys. A finger that moves up or
 // down scrolls the page as ever; a tap sets the cursor.

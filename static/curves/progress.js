@@ -1,3 +1,4 @@
+// @ts-check
 // How far a run is and when it ends: a speed from a sliding window of what was written last,
 // and a total from what the program itself says of its hyper-parameters. Where either is
 // missing nothing is promised.

@@ -1,3 +1,4 @@
+// @ts-check
 // Runs as rows: which hyper-parameters differ, what each metric came to, in which order, and
 // which rows an expression leaves. Correlation is that of ranks (Spearman), so that a learning
 // rate needs no logarithm. Nothing here draws or asks.
@@ -42,7 +43,7 @@ const compare = (a, b) => String(a).localeCompare(String(b), "en", { numeric: tr
 // Hyper-parameters by name, then metrics: accuracy before loss, validation before training.
 const weight = ({ kind, label, run }) => (kind === "param" ? 0 : 1 + ["accuracy", "loss"].indexOf(kindOf(label)) * 3 + ["validation", null, "test", "train"].indexOf(partOf(run ?? ".", label).role) / 2);
 // What all runs have comes before what few have.
-const byWeight = (a, b) => (a.kind === "metric") - (b.kind === "metric") || (a.kind === "metric" ? b.filled - a.filled : 0) || weight(a) - weight(b) || compare(a.label, b.label);
+const byWeight = (a, b) => Number(a.kind === "metric") - Number(b.kind === "metric") || (a.kind === "metric" ? b.filled - a.filled : 0) || weight(a) - weight(b) || compare(a.label, b.label);
 
 // Rows in the order of at most two columns, "-" in front of a key: the greatest first. What is
 // missing stands last in either order.

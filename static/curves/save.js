@@ -1,3 +1,4 @@
+// @ts-check
 // Downloads of one chart: as SVG and PNG, exactly as it is on the page, and as CSV with every point
 // that was ever written; and of all charts that are shown. Pictures are made in the browser, CSV of
 // every point comes from the portal.

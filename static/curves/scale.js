@@ -1,3 +1,4 @@
+// @ts-check
 // Scales of a chart's axes: where a value stands in pixels and back, at which round values
 // the axis has its marks, and how numbers and times are written. Nothing here draws.
 
@@ -87,7 +88,7 @@ export function formatTick(value, step) {
 // Steps: every digit up to 9999, then with a letter while that loses nothing.
 export function formatStep(step) {
   const size = abs(step);
-  for (const [letter, unit] of [["M", 1e6], ["k", 1e3]]) {
+  for (const { letter, unit } of [{ letter: "M", unit: 1e6 }, { letter: "k", unit: 1e3 }]) {
     if (size >= 10_000 && size >= unit && Number.isInteger((step / unit) * 100)) return `${step / unit}${letter}`;
   }
   return Number.isInteger(step) ? String(step) : formatValue(step);

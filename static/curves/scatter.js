@@ -1,3 +1,4 @@
+// @ts-check
 // One column of the results against another, a dot a run, and how far the ranks of both go
 // together. It says “correlation” and no more: few runs prove nothing.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // A chart as a list of shapes in pixels: axes, bands, lines, marks, words. It is made of plain
 // numbers, so that the canvas, the SVG that is saved and the tests have the same picture.
 // Colours are names (`text`, `line`, `c1` …) which the painters know.
@@ -10,6 +11,7 @@ import { isLogX } from "./view.js";
 const MANY = 8;
 // The values of more single points than this would hide one another.
 const NAMED = 4;
+/** In pixels. @type {{ top: number, right: number, bottom: number, left: number }} */
 export const MARGIN = Object.freeze({ top: 8, right: 10, bottom: 22, left: 48 });
 // The width of a letter of the labels (pixels), and the most that labels of the y axis take.
 const LETTER = 6.4;
@@ -18,6 +20,7 @@ const MAX_LEFT = 120;
 // The scales of a chart: `frame` in pixels, x and y. `null` where nothing can be drawn.
 export function scalesOf(chart) {
   const { width, height, lines, view } = chart;
+  /** @type {Record<string, number>} */
   const frame = { left: MARGIN.left, top: MARGIN.top, right: Math.max(width - MARGIN.right, MARGIN.left + 20), bottom: height - MARGIN.bottom };
   const whole = chart.domain ?? span(lines);
   if (!whole) return null;
@@ -33,12 +36,14 @@ export function scalesOf(chart) {
 }
 
 // The ends that were set by hand, where the axis has a place for them.
+/** @type {(range: number[], ends: any, log: boolean) => number[]} */
 function byHand([low, high], [from, to] = [null, null], log = false) {
   const [bottom, top] = [from ?? low, to ?? high];
   return bottom < top && (!log || bottom > 0) ? [bottom, top] : [low, high];
 }
 
 // A little air above and below; zero stays the floor of what is never below it and begins near it.
+/** @type {(range: any, log: boolean) => number[]} */
 function padded([low, high], log) {
   if (log) {
     const share = low === high ? 2 : (high / low) ** 0.04;

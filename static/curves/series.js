@@ -1,3 +1,4 @@
+// @ts-check
 // An answer about one curve as columns of numbers, and the pure questions that a chart asks of
 // them: what is near the cursor, which point is best, what a new point adds. NaN stands where
 // there is nothing to draw.
@@ -115,8 +116,8 @@ export function nearest(lines, x, y, pixel, most = 5, order = "near") {
     found.push({ line, at, value, distance: Number.isNaN(place) ? Infinity : Math.abs(place - pixel) });
   }
   // What has no value is last.
-  const falling = (a, b) => Number.isNaN(a.value) - Number.isNaN(b.value) || b.value - a.value || 0;
-  const rising = (a, b) => Number.isNaN(a.value) - Number.isNaN(b.value) || a.value - b.value || 0;
+  const falling = (a, b) => Number(Number.isNaN(a.value)) - Number(Number.isNaN(b.value)) || b.value - a.value || 0;
+  const rising = (a, b) => Number(Number.isNaN(a.value)) - Number(Number.isNaN(b.value)) || a.value - b.value || 0;
   found.sort({ near: (a, b) => a.distance - b.distance || 0, high: falling, low: rising }[order]);
   const near = found.slice(0, most).sort(order === "low" ? rising : falling);
   return { near, more: Math.max(0, found.length - most) };

@@ -1,3 +1,4 @@
+// @ts-check
 // Which charts have a place on the page: those that the view shows, a screenful of them at
 // first. A run may have twenty thousand curves; what has no place costs nothing.
 
@@ -79,6 +80,7 @@ export function makeShelf(board) {
     const names = sections.map(({ name, figures }) => `${figures.length} ${name}`).join("\n");
     if (place.dataset.names === names && order.length === present.length && order.every((figure, at) => figure === present[at])) return;
     place.dataset.names = names;
+    /** @type {any} */
     const focused = document.activeElement;
     place.replaceChildren(...sections.map((one) => section(one, board)));
     if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });

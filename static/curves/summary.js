@@ -1,3 +1,4 @@
+// @ts-check
 // The line above one run's charts: how far it is, when it ends, its best values, and what was
 // left out while it was read.
 

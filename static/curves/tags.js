@@ -1,3 +1,4 @@
+// @ts-check
 // What a tag's name says: which chart it belongs to, whether it is the training's or the
 // validation's, whether less or more of it is better, and in what its steps count. Names are
 // the writers' (PyTorch, Keras, Lightning, Hugging Face and one's own); nothing else is asked.
@@ -5,6 +6,7 @@
 const TRAIN = new Set(["train", "training"]);
 const VALIDATION = new Set(["val", "valid", "validation", "eval", "evaluation", "dev"]);
 const TEST = new Set(["test", "testing"]);
+/** @type {[string, Set<string>][]} */
 const ROLES = [["train", TRAIN], ["validation", VALIDATION], ["test", TEST]];
 
 function roleOf(word) {
@@ -121,7 +123,7 @@ function grouped(charts, pair) {
 
 // The first loss, the first accuracy beside it, the second loss …, then everything else.
 function ordered(charts) {
-  charts.sort((a, b) => rank(a) - rank(b) || (a.unit < b.unit) - (a.unit > b.unit) || depth(a) - depth(b) || compare(a.name, b.name));
+  charts.sort((a, b) => rank(a) - rank(b) || compare(b.unit, a.unit) || depth(a) - depth(b) || compare(a.name, b.name));
   const of = (kind) => charts.filter((chart) => chart.kind === kind);
   const [losses, accuracies] = [of("loss"), of("accuracy")];
   const both = Math.max(losses.length, accuracies.length);

@@ -1,3 +1,4 @@
+// @ts-check
 // The row of controls above the charts: the axes, outliers, smoothing, the zoom, downloads. They
 // show the view and ask for another one; they hold no state of their own.
 

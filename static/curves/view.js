@@ -1,9 +1,11 @@
+// @ts-check
 // How curves are looked at: the axis, the zoom, smoothing, what is shown and hidden. All of it
 // is in the address, so that a link shows what its sender saw; only what differs from the
 // usual is written. Other parameters of the page are left as they are.
 
 const AXES = ["step", "relative", "wall", "metric"];
 
+/** @type {any} */
 export const USUAL = Object.freeze({
   // The axis; with "metric" the tag of the curve whose values it is.
   x: "step", by: "", log: false, logx: false, smooth: 0, clip: false,
@@ -69,6 +71,7 @@ const short = (number) => String(Number(number.toPrecision(14)));
 
 // The ranges of y axes set by hand, `[from, to]` by the chart's id, with another one. An end that is
 // null follows the data; an empty range is dropped.
+/** @type {(ranges: any, id: string, ends: any) => any} */
 export function rangesWith(ranges, id, [from, to]) {
   const { [id]: _, ...others } = ranges;
   const isRange = [from, to].every((end) => end === null || Number.isFinite(end)) && (from === null || to === null || from < to);

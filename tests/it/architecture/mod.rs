@@ -78,6 +78,17 @@ fn every_file_keeps_the_rules() {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
+/// What says so is checked by the compiler of TypeScript, which `./test` runs; other people's scripts are theirs.
+#[test]
+fn every_script_has_its_types_checked() {
+    let scripts = ["static", "static/curves"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let files = scripts.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+    let scripts: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "js")).collect();
+    assert!(50 < scripts.len());
+    let unchecked = scripts.iter().filter(|path| !fs::read_to_string(path).unwrap().starts_with("// @ts-check\n"));
+    assert_eq!(unchecked.collect::<Vec<_>>(), Vec::<&std::path::PathBuf>::new());
+}
+
 /// A file that no module names is not compiled, and its tests are not run.
 #[test]
 fn every_file_is_somebodys_module() {
