@@ -10,6 +10,8 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
+import { keepCompiled, lendCompiled } from "./compiled.mjs";
+
 const repository = resolve(dirname(fileURLToPath(import.meta.url)), "..", "..");
 export const lyceumBinary = process.env.LYCEUM_BIN ?? join(repository, "target", "debug", "lyceum");
 const isRoot = process.getuid() === 0;
@@ -35,7 +37,7 @@ export async function startPortal({ configuration = "", environment = "none", ad
   const argv = ["serve", "--config", file, "--data", join(data, "d"), "--listen", `127.0.0.1:${port}`];
   // Where this process asks it, and where the browser does.
   const api = `${https ? "https" : "http"}://127.0.0.1:${port}`;
-  const portal = { url: address?.(port) ?? api, api, data: join(data, "d"), log: "", child: null, file, users: [] };
+  const portal = { url: address?.(port) ?? api, api, data: join(data, "d"), log: "", child: null, file, users: [], lends: environment !== "none" };
   // Somebody else's portal on this machine may have made `ly-admin`; that is not ours to remove.
   if (!hasAccount("ly-admin")) portal.users.push("admin");
 
@@ -68,6 +70,7 @@ export async function startPortal({ configuration = "", environment = "none", ad
   portal.stop = async () => {
     await stopSessions(portal);
     await portal.end();
+    if (portal.lends) for (const name of portal.users) if (hasAccount(`ly-${name}`)) keepCompiled(`ly-${name}`);
     for (const name of portal.users) removeAccount(`ly-${name}`);
     removeLeftovers(portal.data);
     rmSync(data, { recursive: true, force: true });
@@ -95,6 +98,7 @@ export function addUser(portal, name, options = []) {
   const password = `${name}-has-a-long-password`;
   lyceum(portal, ["admin", "user", "add", name, ...options, "--password-stdin"], { input: `${password}\n` });
   portal.users.push(name);
+  if (portal.lends && hasAccount(`ly-${name}`)) lendCompiled(`ly-${name}`);
   return { name, password };
 }
 
