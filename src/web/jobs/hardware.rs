@@ -49,7 +49,7 @@ pub struct AttemptHardware {
     stretches: Vec<HardwareStretch>,
     /// What its GPUs do now. Empty after the end and if they are not measured.
     now: Vec<GpuReportView>,
-    /// GPUs that have been idle for longer than `gpus.idle_after`.
+    /// GPUs that have been idle for a minute or longer. Null if there are none.
     idle_gpus: Option<IdleGpus>,
     /// Null without measurements.
     efficiency: Option<Efficiency>,

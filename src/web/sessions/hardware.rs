@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    cluster::IdleSession,
+    cluster::{BRIEFLY, IdleSession},
     model::{
         Gpu, Outcome, Session, SessionId, SessionState, Timestamp,
         efficiency::Efficiency,
@@ -95,14 +95,14 @@ impl GpuReportView {
     }
 }
 
-/// GPUs of a live workload that rest beyond `gpus.idle_after`, as the portal or its agent measured.
+/// GPUs of a live workload that have been idle for a minute, as the portal or its agent measured.
 fn idle(portal: &Portal, session: &Session) -> Option<IdleSession> {
     if !session.state.is_live() || session.spec.resources.gpus == 0 {
         return None;
     }
     let view = portal.cluster.view();
-    let own = view.idle.iter().find(|idle| idle.session == session.id).cloned();
-    own.or_else(|| portal.sessions.reported_idle(session, portal.cluster.idle_after()))
+    let own = view.briefly_idle.iter().find(|idle| idle.session == session.id).cloned();
+    own.or_else(|| portal.sessions.reported_idle(session, BRIEFLY))
 }
 
 /// The GPU milliseconds that an idle time has cost so far.
@@ -129,11 +129,12 @@ pub(in crate::web) fn idle_sentence(portal: &Portal, session: &Session) -> Optio
         count => format!("{count} GPUs have"),
     };
     let (time, hours) = (human_duration(now.seconds_since(idle.since)), human_hours(cost(&idle, now)));
+    let told = format!("{count} been idle for {time}, which has cost {hours} GPU hours.");
+    if now.seconds_since(idle.since) < portal.cluster.idle_after() {
+        return Some(told);
+    }
     let way = if session.job.is_some() { "Cancel the job" } else { "Stop the session" };
-    Some(format!(
-        "{count} been idle for {time}, which has cost {hours} GPU hours. {way} if it does not need them, or check that \
-         its environment has CUDA."
-    ))
+    Some(format!("{told} {way} if it does not need them, or check that its environment has CUDA."))
 }
 
 /// Returns how much of the request a workload used. A smaller request is suggested after its end; not for one that

@@ -110,7 +110,7 @@ pub struct SessionView {
     pub last_activity_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
     pub ended_at: Option<Timestamp>,
-    /// Its GPUs that have been idle for longer than `gpus.idle_after`. Null if there are none.
+    /// Its GPUs that have been idle for a minute or longer. Null if there are none.
     pub idle_gpus: Option<hardware::IdleGpus>,
     /// When an operator asked whether its GPUs are still needed. Null if there is no open question.
     #[schema(value_type = Option<String>, format = "date-time")]

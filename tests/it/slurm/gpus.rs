@@ -19,11 +19,7 @@ async fn open(folder: &std::path::Path, name: &str, state: &str) -> Option<(Hous
     let file = folder.join("state");
     std::fs::write(&file, state).unwrap();
     let library = driver(folder, name, &format!("-DGPUS=2 -DSTATE=\"{}\"", file.display()));
-    let more = [
-        ("LYCEUM_SCHEDULER__SLURM__NVML", library.to_str().unwrap()),
-        ("LYCEUM_GPUS__INTERVAL", "1s"),
-        ("LYCEUM_GPUS__IDLE_AFTER", "1m"),
-    ];
+    let more = [("LYCEUM_SCHEDULER__SLURM__NVML", library.to_str().unwrap()), ("LYCEUM_GPUS__INTERVAL", "1s")];
     whole::on_with(Cluster::start()?, &more).await
 }
 
@@ -99,7 +95,8 @@ async fn resting_gpus_of_a_session_are_reported() {
     assert_eq!(idle["gpus"].as_array().unwrap().len(), 1);
     let card = person.request(&house, "GET", &format!("{path}/card")).send().await.unwrap().text().await.unwrap();
     let card = one_line(&card);
-    assert!(card.contains("1 GPU has been idle for") && card.contains("GPU hours. Stop the session"), "{card}");
+    let told = card.contains("1 GPU has been idle for") && card.contains("GPU hours.");
+    assert!(told && !card.contains("check that its environment"), "advice comes after gpus.idle_after: {card}");
 
     // It computes again: nothing is left to say once a minute of work is over.
     std::fs::write(folder.path().join("state"), "gpu 0 90 100 40 60\ngpu 1 90 100 40 60\n").unwrap();

@@ -80,6 +80,8 @@ impl Config {
 }
 
 const DAY: i64 = 86_400;
+/// After how many seconds the owner of a session is shown that its GPUs are idle.
+pub const BRIEFLY: i64 = 60;
 
 /// How long minutes and hours of GPUs are kept (seconds).
 pub const MINUTES_KEPT: i64 = DAY;
@@ -93,8 +95,10 @@ pub struct View {
     pub driver: Driver,
     /// In the order of the inventory.
     pub gpus: Vec<GpuView>,
-    /// Sessions that hold GPUs which rest, the longest first.
+    /// Sessions whose GPUs have been idle for `gpus.idle_after`, the longest first.
     pub idle: Vec<IdleSession>,
+    /// Sessions whose GPUs have been idle for a full minute, the longest first: what their owners are shown.
+    pub briefly_idle: Vec<IdleSession>,
 }
 
 /// One GPU, or a slice, at one moment.
@@ -253,7 +257,8 @@ impl Cluster {
             }
             points
         };
-        let idle = self.idle(&held, &gpus);
+        let idle = self.idle(&held, &gpus, self.config.idle_after);
+        let briefly_idle = self.idle(&held, &gpus, BRIEFLY);
         // What cannot be measured now has answered nothing.
         let measured = measured(&gpus);
         let is_measured = |own: &Gpu| measured.contains(&*own.uuid);
@@ -262,7 +267,7 @@ impl Cluster {
             session.asked.is_some() && !rests && watch.asking.is_none() && session.gpus.iter().all(is_measured)
         };
         let answered: Vec<&Session> = held.iter().filter(has_answered).collect();
-        *self.view.write() = Arc::new(View { at: Some(now), driver: watch.driver, gpus, idle });
+        *self.view.write() = Arc::new(View { at: Some(now), driver: watch.driver, gpus, idle, briefly_idle });
         if !points.is_empty() {
             self.db.add_gpu_points(&points).await?;
         }
@@ -337,12 +342,12 @@ impl Cluster {
         (self.config.avoid_busy && self.config.busy_grace <= now.seconds_since(since)).then_some(Obstacle::Outside)
     }
 
-    fn idle(&self, held: &[Session], gpus: &[GpuView]) -> Vec<IdleSession> {
+    fn idle(&self, held: &[Session], gpus: &[GpuView], seconds: i64) -> Vec<IdleSession> {
         let memory = self.memory.lock();
         let measured = measured(gpus);
         let rests = |session: &Session, own: &Gpu| {
             let is_up = measured.contains(&*own.uuid);
-            let since = memory.rest.since(&own.uuid, session.admitted_at?, self.config.idle_after)?;
+            let since = memory.rest.since(&own.uuid, session.admitted_at?, seconds)?;
             is_up.then_some(since)
         };
         let mut idle: Vec<IdleSession> = held
