@@ -86,7 +86,7 @@ fn every_script_has_its_types_checked() {
     let scripts: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "js")).collect();
     assert!(50 < scripts.len());
     let unchecked = scripts.iter().filter(|path| !fs::read_to_string(path).unwrap().starts_with("// @ts-check\n"));
-    assert_eq!(unchecked.collect::<Vec<_>>(), Vec::<&std::path::PathBuf>::new());
+    assert_eq!(unchecked.collect::<Vec<_>>(), Vec::<&PathBuf>::new());
 }
 
 /// A file that no module names is not compiled, and its tests are not run.
