@@ -401,6 +401,7 @@ fn pages() -> Pages {
         .get("/events", event_stream::stream)
         .get("/notices", notices::fragment)
         .get("/search", search::page)
+        .get("/tensorboard", sessions::board::page)
         .post("/tensorboard", sessions::board::show)
         .get("/sessions", sessions::list::page)
         .get("/sessions/new", sessions::form::page)
@@ -551,6 +552,7 @@ const APP: &str = "/s/{*rest}";
 pub fn apps_router(portal: Arc<Portal>) -> Router {
     Pages::within(&scopes::PUBLIC)
         .get("/", gateway::front_door)
+        .get("/tensorboard", sessions::board::from_apps)
         .get(probe::FACTS, probe::facts)
         .get(probe::ECHO, probe::echo)
         .get(probe::EVENTS, probe::apps_events)

@@ -75,6 +75,27 @@ test("TensorBoard shows the run that the cell logged", async () => {
   await board.close();
 });
 
+test("JupyterLab leads to the board of a folder, and offers one where there is none", async () => {
+  const lab = await browser.openNotebook(ada, "notebook");
+  const portals = async (press) => {
+    const [page] = await Promise.all([lab.waitForEvent("popup"), press()]);
+    return page;
+  };
+  await lab.locator('.jp-DirListing-item[data-isdir="true"]', { hasText: "runs" }).click({ button: "right" });
+  const board = await portals(() => lab.getByRole("menuitem", { name: "TensorBoard" }).click());
+  await browser.appears(board, board.getByText("journey", { exact: true }), 60, "the board that runs on the folder");
+  await board.close();
+
+  await lab.getByRole("button", { name: /New Launcher/ }).first().click();
+  const tile = lab.locator('.jp-LauncherCard[data-category="Other"]', { hasText: "TensorBoard" });
+  const offer = await portals(() => tile.first().click());
+  await offer.getByText("No TensorBoard is running on ~.").waitFor();
+  await browser.assertAccessible(offer, "the offer of a board");
+  await offer.getByRole("button", { name: "Start TensorBoard" }).waitFor();
+  await offer.close();
+  await lab.close();
+});
+
 test("a terminal answers `id`", async () => {
   await browser.startSession(ada, { app: /Terminal/, name: "shell" });
   await browser.waitForState(ada, "shell", "Running", 60);

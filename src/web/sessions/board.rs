@@ -1,19 +1,27 @@
 //! `POST /tensorboard`: from anything that logs to the TensorBoard that shows it, by one press. A board of the user that
 //! runs on the same folders is used again; else one is started. The answer leads to the board's own address, where a page
-//! shows its start and goes in when it is ready.
+//! shows its start and goes in when it is ready. `GET` is what a link may do, as JupyterLab's: it leads to a running
+//! board, or asks whether one is to be started.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{extract::State, http::HeaderMap, response::Redirect};
+use axum::{
+    extract::{Query, State},
+    http::{HeaderMap, Uri},
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
 
 use crate::{
     db::sessions::Filter,
     model::{JobId, Run, RunId, Session, SessionState, SweepId},
     sessions::{MAX_LOG_DIRECTORIES, Options, StartRequest},
     web::{
-        Portal,
+        Listener, Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form},
+        page::{Nav, Page},
+        views::BoardPage,
     },
 };
 
@@ -35,13 +43,49 @@ pub async fn show(
     Ok(Redirect::to(&portal.open_url(&headers, session.id)))
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    directory: String,
+}
+
+/// `GET /tensorboard?directory=…`: the running board of this folder, or a page that starts one.
+pub async fn page(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Query(asked): Query<Asked>,
+) -> Result<Response> {
+    let directory = asked.directory.trim().to_owned();
+    if directory.is_empty() {
+        return Ok(Redirect::to("/sessions/new?app=tensorboard").into_response());
+    }
+    let (_, options) = of_directory(&directory);
+    if let Some(board) = running(&portal, &user, &options).await? {
+        return Ok(Redirect::to(&portal.open_url(&headers, board.id)).into_response());
+    }
+    let layout = portal.layout_of(&user.0, Nav::Sessions);
+    Ok(Page(BoardPage { layout, directory }).into_response())
+}
+
+/// `GET /tensorboard` on the apps' origin, where a link in JupyterLab leads: the portal's own page.
+pub async fn from_apps(State(portal): State<Arc<Portal>>, headers: HeaderMap, uri: Uri) -> Redirect {
+    let address = uri.path_and_query().map_or("/tensorboard", |whole| whole.as_str());
+    Redirect::to(&format!("{}{address}", portal.portal_seen_from(Listener::Apps, &headers)))
+}
+
+/// Returns the name and the folder of a board.
+fn of_directory(directory: &str) -> (String, Options) {
+    let name = directory.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let options = Options { log_directory: Some(directory.to_owned()), ..Options::default() };
+    (name.chars().take(MAX_NAME).collect(), options)
+}
+
 /// Returns the name and the folders of what the form asks for.
 async fn what(portal: &Portal, user: &CurrentUser, form: &Form) -> Result<(String, Options)> {
     let directory = form.get("directory").trim();
     if !directory.is_empty() {
-        let name = directory.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let options = Options { log_directory: Some(directory.to_owned()), ..Options::default() };
-        return Ok((name.chars().take(MAX_NAME).collect(), options));
+        return Ok(of_directory(directory));
     }
     let mut runs = Vec::new();
     if let Ok(job) = form.get("job").parse::<JobId>() {
@@ -90,6 +134,15 @@ pub(in crate::web) async fn open(
     name: String,
     options: Options,
 ) -> Result<Session> {
+    if let Some(board) = running(portal, user, &options).await? {
+        return Ok(board);
+    }
+    let request = StartRequest { app: "tensorboard".to_owned(), name: Some(name), options, ..StartRequest::default() };
+    Ok(portal.sessions.start(user.actor(), request, None).await?)
+}
+
+/// Finds the user's live board of these folders.
+async fn running(portal: &Portal, user: &CurrentUser, options: &Options) -> Result<Option<Session>> {
     let boards = Filter {
         owner: Some(user.id()),
         app: Some("tensorboard"),
@@ -103,11 +156,7 @@ pub(in crate::web) async fn open(
             && board.spec.log_directories == options.log_directories
             && board.spec.log_directory == options.log_directory
     };
-    if let Some(board) = portal.sessions.list(boards).await?.into_iter().find(same) {
-        return Ok(board);
-    }
-    let request = StartRequest { app: "tensorboard".to_owned(), name: Some(name), options, ..StartRequest::default() };
-    Ok(portal.sessions.start(user.actor(), request, None).await?)
+    Ok(portal.sessions.list(boards).await?.into_iter().find(same))
 }
 
 /// The directories of runs by names that are no two alike and can be names of files.

@@ -114,7 +114,7 @@ pub use runs::{CurveRow, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompar
 pub use search::{FoundItem, SearchPage};
 pub use sentence::{Piece, Sentence, SentenceContext, again_with_memory, as_sentence, sentence};
 pub use session::{HistoryEntry, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
-pub use sessions::{SessionRow, SessionSearch, SessionsPage};
+pub use sessions::{BoardPage, SessionRow, SessionSearch, SessionsPage};
 pub use settings::{NewToken, OwnGroup, RegistriesForm, RegistryRow, ScopeChoice, Settings, TokenRow};
 pub use standalone::{Ended, TerminalPage, WaitingPage};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};

@@ -24,6 +24,15 @@ pub struct SessionsPage {
     pub next_href: Option<String>,
 }
 
+/// `/tensorboard`: asks whether a board of a folder is to be started.
+#[derive(Debug, Template)]
+#[template(path = "sessions/board.html")]
+pub struct BoardPage {
+    pub layout: Layout,
+    /// The folder of logs, as the link names it.
+    pub directory: String,
+}
+
 /// What the list is narrowed to.
 #[derive(Clone, Debug, Default)]
 pub struct SessionSearch {

@@ -77,6 +77,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "GET /admin/health",
             "POST /runs",
             "POST /runs/selection",
+            "GET /tensorboard",
             "POST /tensorboard",
             "POST /runs/{id}",
             "POST /runs/{id}/remove",

@@ -41,6 +41,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("sessions", draw(&super::session_list::list(word))),
         ("sessions-empty", draw(&super::session_list::empty(word))),
         ("search", draw(&super::session_list::search(word))),
+        ("tensorboard", draw(&super::session_list::board(word))),
         ("new", draw(&super::session_form::new_session(word))),
         ("new-wrong", draw(&super::session_form::wrong(word))),
         ("jobs", draw(&super::jobs::list(word))),

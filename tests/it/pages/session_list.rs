@@ -4,7 +4,7 @@ use lyceum::{
     model::EndReason,
     web::{
         page::Nav,
-        views::{FoundItem, SearchPage, SessionRow, SessionSearch, SessionsPage},
+        views::{BoardPage, FoundItem, SearchPage, SessionRow, SessionSearch, SessionsPage},
     },
 };
 
@@ -38,6 +38,10 @@ pub fn list(word: &Word) -> SessionsPage {
 
 pub fn empty(word: &Word) -> SessionsPage {
     SessionsPage { search: SessionSearch::default(), rows: Vec::new(), next_href: None, sees_all: false, ..list(word) }
+}
+
+pub fn board(word: &Word) -> BoardPage {
+    BoardPage { layout: layout(word).at(Nav::Sessions), directory: word("~/runs/resnet50") }
 }
 
 pub fn search(word: &Word) -> SearchPage {

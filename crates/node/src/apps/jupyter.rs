@@ -2,7 +2,7 @@
 //! What the portal needs stands on the command line, which wins over every file; its token is in
 //! `jupyter_server_config.py` beside this file, which reads it from the environment.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     context::{Context, Python},
@@ -52,7 +52,7 @@ pub(super) fn start(
         ("JUPYTER_RUNTIME_DIR", text(context.run_directory)),
         // Searched before the user's own and the environment's, which stay.
         ("JUPYTER_CONFIG_PATH", text(&config)),
-        ("JUPYTER_PATH", jupyter_path(context)),
+        ("JUPYTER_PATH", jupyter_path(context, &config)),
         // A kernel of conda's, say, would else import what lies in `~/.local`.
         ("PYTHONNOUSERSITE", "1".to_owned()),
     ] {
@@ -96,11 +96,11 @@ fn probe(context: &Context<'_>) -> ReadyProbe {
 }
 
 /// Where the server finds kernels and extensions of the page before all others: the kernel
-/// that the agent names, and what came with the person's own packages.
-fn jupyter_path(context: &Context<'_>) -> String {
-    let kernels = text(&context.run_directory.join(files::JUPYTER));
-    match context.python.and_then(|python| python.own.as_ref()) {
-        Some(own) => format!("{kernels}:{}", own.folder.join("share/jupyter").display()),
-        None => kernels,
-    }
+/// that the agent names, what came with the person's own packages, and the portal's extension.
+fn jupyter_path(context: &Context<'_>, config: &Path) -> String {
+    let kernels = context.run_directory.join(files::JUPYTER);
+    let own = context.python.and_then(|python| python.own.as_ref()).map(|own| own.folder.join("share/jupyter"));
+    let places: Vec<String> =
+        [Some(kernels), own, Some(config.to_owned())].iter().flatten().map(|path| text(path)).collect();
+    places.join(":")
 }

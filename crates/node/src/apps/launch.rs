@@ -522,7 +522,7 @@ pub(super) mod tests {
             assert_eq!(started.environment["LYCEUM_BASHRC"], "/lib/bashrc");
             assert_eq!(started.environment["LYCEUM_PATH"], path);
             assert_eq!(started.environment["PATH"], format!("{path}:{SYSTEM_PATH}"));
-            let kernels = "/run/lyceum/run/0123456789abcdef/jupyter:/home/ada/own/share/jupyter";
+            let kernels = "/run/lyceum/run/0123456789abcdef/jupyter:/home/ada/own/share/jupyter:/lib/jupyter";
             assert_eq!(started.environment["JUPYTER_PATH"], kernels);
             assert_eq!(started.environment["PYTHONNOUSERSITE"], "1");
         }

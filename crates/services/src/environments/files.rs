@@ -34,6 +34,8 @@ const BASHRC: &str = include_str!("bashrc");
 const JUPYTERLAB: &str = include_str!("page_config.json");
 /// The server's: the portal's token, and the shell of its terminals.
 const JUPYTER_SERVER: &str = include_str!("jupyter_server_config.py");
+const LAB_EXTENSION: &str = include_str!("lab_extension.js");
+const LAB_PACKAGE: &str = include_str!("lab_package.json");
 
 /// Where [`install`] put things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +78,8 @@ pub fn install(shared: &Path) -> io::Result<Installed> {
         ("bashrc".to_owned(), Cow::Borrowed(BASHRC.as_bytes())),
         ("jupyter/labconfig/page_config.json".to_owned(), Cow::Borrowed(JUPYTERLAB.as_bytes())),
         ("jupyter/jupyter_server_config.py".to_owned(), Cow::Borrowed(JUPYTER_SERVER.as_bytes())),
+        ("jupyter/labextensions/lyceum/package.json".to_owned(), Cow::Borrowed(LAB_PACKAGE.as_bytes())),
+        ("jupyter/labextensions/lyceum/static/remoteEntry.js".to_owned(), Cow::Borrowed(LAB_EXTENSION.as_bytes())),
     ];
     Ok(Installed {
         templates: publish(&shared.join("templates"), &templates)?,

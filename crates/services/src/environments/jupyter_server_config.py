@@ -19,3 +19,6 @@ if version_info[0] < 2:
 shell = os.environ.get("SHELL", "")
 if os.path.basename(shell) == "bash" and "LYCEUM_BASHRC" in os.environ:
     c.ServerApp.terminado_settings = {"shell_command": [shell, "--rcfile", os.environ["LYCEUM_BASHRC"]]}  # noqa: F821
+
+# For the portal's extension of the page: the portal writes folders below the home as `~/…`.
+c.ServerApp.tornado_settings.update({"page_config_data": {"lyceumHome": os.path.expanduser("~")}})  # noqa: F821
