@@ -1,11 +1,11 @@
 //! What Prometheus scrapes, and the rules and the dashboard of `contrib/monitoring`: promtool reads and tests the
-//! rules, and every name in them is one that the portal writes.
+//! rules, every name in them is one that the portal writes, and a real Prometheus scrapes a portal with them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
-    process::Command,
+    process::{Child, Command},
     time::{Duration, Instant},
 };
 
@@ -13,6 +13,7 @@ use lyceum::model::{GroupName, Loops, Role};
 use serde_json::json;
 
 use crate::{
+    checks::proxies::free_ports,
     db::{
         copies::{ID, copy},
         new_session, waiting,
@@ -25,6 +26,7 @@ use crate::{
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/contrib/monitoring");
 const PROMTOOL: &str = "/usr/bin/promtool";
+const PROMETHEUS: &str = "/usr/bin/prometheus";
 
 #[test]
 fn promtool_accepts_and_tests_the_rules() {
@@ -149,6 +151,79 @@ async fn a_token_for_prometheus() {
     assert!(scrape(&token).await.ends_with("# EOF\n"));
     assert_eq!(token.get("/api/v1/sessions").await.status(), 403);
     assert_eq!(token.post("/api/v1/sessions", &json!({ "app": "jupyter" })).await.status(), 403);
+}
+
+/// Ends a process with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The shipped configuration, with another address, in a real Prometheus: it scrapes the portal and evaluates the rules.
+#[tokio::test]
+async fn prometheus_scrapes_the_portal_and_evaluates_the_rules() {
+    if !needs::met("prometheus (Debian's package prometheus)", Path::new(PROMETHEUS).exists()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (portal, _) = populated(folder.path(), "scraped").await;
+    portal.add_user("boss", Role::Admin).await;
+    let boss = portal.sign_in("boss").await;
+    let request = json!({ "name": "prometheus", "scopes": ["metrics"] });
+    let made: serde_json::Value = boss.post("/api/v1/tokens", &request).await.json().await.unwrap();
+    let secret = folder.path().join("token");
+    fs::write(&secret, made["secret"].as_str().unwrap()).unwrap();
+
+    let shipped = fs::read_to_string(Path::new(FOLDER).join("prometheus.yml")).unwrap();
+    let mut config = format!("global:\n  evaluation_interval: 1s\n{shipped}");
+    let target = portal.url.strip_prefix("http://").unwrap();
+    for (theirs, ours) in [
+        ("scheme: https", "scheme: http"),
+        ("scrape_interval: 30s", "scrape_interval: 1s"),
+        ("/etc/prometheus/lyceum-token", secret.to_str().unwrap()),
+        ("portal.example.org", target),
+    ] {
+        assert!(config.contains(theirs), "{theirs}");
+        config = config.replace(theirs, ours);
+    }
+    fs::write(folder.path().join("prometheus.yml"), config).unwrap();
+    fs::copy(Path::new(FOLDER).join("lyceum-rules.yml"), folder.path().join("lyceum-rules.yml")).unwrap();
+    let [port, ..] = free_ports();
+    let log = fs::File::create(folder.path().join("log")).unwrap();
+    let _prometheus = Running(
+        Command::new(PROMETHEUS)
+            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .current_dir(folder.path())
+            .stderr(log)
+            .spawn()
+            .unwrap(),
+    );
+
+    // What one query finds: a value, or nothing yet.
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let find = async |query: &str| {
+        let url = format!("http://127.0.0.1:{port}/api/v1/query");
+        let answer = client.get(url).query(&[("query", query)]).send().await.ok()?;
+        let answer: serde_json::Value = answer.json().await.ok()?;
+        answer["data"]["result"][0]["value"][1].as_str()?.parse::<f64>().ok()
+    };
+    for (query, expected) in [
+        ("up{job=\"lyceum\"}", 1.0),
+        ("lyceum_gpus{state=\"down\"}", 1.0),
+        ("lyceum:gpu_utilisation:mean", 0.5),
+        ("lyceum:gpu_allocated:ratio", 0.0),
+        // It fires when the GPU has been down for as long as the rule says.
+        ("ALERTS{alertname=\"LyceumGpuDown\",alertstate=\"pending\",severity=\"critical\"}", 1.0),
+    ] {
+        assert_eq!(Some(eventually(query, async || find(query).await).await), Some(expected), "{query}");
+    }
+    assert_eq!(find("ALERTS{alertname=\"LyceumDown\"}").await, None);
+    assert_eq!(find("scrape_samples_post_metric_relabeling").await.map(|samples| samples > 50.0), Some(true));
 }
 
 /// A thousand sessions are counted by the database, and none of them is a line of the answer.
