@@ -37,7 +37,7 @@ export async function startPortal({ configuration = "", environment = "none", ad
   const argv = ["serve", "--config", file, "--data", join(data, "d"), "--listen", `127.0.0.1:${port}`];
   // Where this process asks it, and where the browser does.
   const api = `${https ? "https" : "http"}://127.0.0.1:${port}`;
-  const portal = { url: address?.(port) ?? api, api, data: join(data, "d"), log: "", child: null, file, users: [], lends: environment !== "none" };
+  const portal = { url: address?.(port) ?? api, api, data: join(data, "d"), log: "", child: null, file, users: [], lends: environment === "kept" };
   // Somebody else's portal on this machine may have made `ly-admin`; that is not ours to remove.
   if (!hasAccount("ly-admin")) portal.users.push("admin");
 
@@ -96,9 +96,13 @@ export function lyceum(portal, arguments_, { input, env } = {}) {
 /** Makes an account, and gives back what it signs in with. */
 export function addUser(portal, name, options = []) {
   const password = `${name}-has-a-long-password`;
-  lyceum(portal, ["admin", "user", "add", name, ...options, "--password-stdin"], { input: `${password}\n` });
   portal.users.push(name);
-  if (portal.lends && hasAccount(`ly-${name}`)) lendCompiled(`ly-${name}`);
+  if (portal.lends && isRoot) {
+    execFileSync("useradd", ["--create-home", `ly-${name}`]);
+    lendCompiled(`ly-${name}`);
+    options = [...options, "--unix-name", `ly-${name}`];
+  }
+  lyceum(portal, ["admin", "user", "add", name, ...options, "--password-stdin"], { input: `${password}\n` });
   return { name, password };
 }
 

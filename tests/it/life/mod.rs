@@ -375,15 +375,19 @@ impl House {
     /// A new user with a token that may do everything.
     pub fn person(&self) -> Person {
         let name = format!("p{}-{}", self.people.fetch_add(1, Ordering::Relaxed), self.id);
-        let (added, said) = self.run(&["admin", "user", "add", &name]);
-        assert!(added, "{said}");
+        let account = format!("ly-{name}");
         if self.runs_as.is_none() {
-            let account = format!("ly-{name}");
-            if let Some(kept) = &self.compiled {
-                compiled::lend(kept, &account);
-            }
-            self.accounts.lock().insert(account);
+            self.accounts.lock().insert(account.clone());
         }
+        let mut words = vec!["admin", "user", "add", &name];
+        if let Some(kept) = &self.compiled {
+            // The portal makes the account when it is first needed, which is too late.
+            system(&["useradd", "--create-home", &account]);
+            compiled::lend(kept, &account);
+            words.extend(["--unix-name", &account]);
+        }
+        let (added, said) = self.run(&words);
+        assert!(added, "{said}");
         self.token_of(&name)
     }
 
