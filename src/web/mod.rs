@@ -348,6 +348,7 @@ fn api() -> Api {
         .routes(routes!(cluster::machines::partitions))
         .routes(routes!(cluster::machines::offered))
         .routes(routes!(cluster::machines::reserved))
+        .routes(routes!(cluster::choices::list))
         .and(&scopes::JOBS)
         .routes(routes!(cluster::queue::list))
         .routes(routes!(cluster::queue::cancel))

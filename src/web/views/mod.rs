@@ -44,6 +44,7 @@ mod sentence;
 mod session;
 mod sessions;
 mod settings;
+mod slurm;
 mod standalone;
 mod sweeps;
 mod usage;
@@ -116,6 +117,7 @@ pub use sentence::{Piece, Sentence, SentenceContext, again_with_memory, as_sente
 pub use session::{HistoryEntry, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
 pub use sessions::{SessionRow, SessionSearch, SessionsPage};
 pub use settings::{NewToken, OwnGroup, RegistriesForm, RegistryRow, ScopeChoice, Settings, TokenRow};
+pub use slurm::{SlurmField, SlurmFields, slurm_facts};
 pub use standalone::{Ended, TerminalPage, WaitingPage};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};
 pub use usage::{

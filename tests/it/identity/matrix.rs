@@ -141,6 +141,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/nodes", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/partitions", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/reservations", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("GET", "/api/v1/slurm/choices", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/offers", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/queue", "", [401, 200, 200, 200, 200, 401, 401]),
     // This portal does not use a batch system.

@@ -219,6 +219,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "GET /api/v1/nodes",
             "GET /api/v1/partitions",
             "GET /api/v1/reservations",
+            "GET /api/v1/slurm/choices",
             "GET /api/v1/offers",
             "GET /api/v1/gpus",
             "GET /api/v1/gpus/{uuid}/history",
