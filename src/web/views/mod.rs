@@ -35,6 +35,7 @@ mod people;
 mod plots;
 mod precisions;
 mod predictions;
+mod preview;
 mod queue;
 mod quotas;
 mod results;
@@ -71,7 +72,7 @@ pub use drawn::{Drawing, DrawnObject, LegendLine, colour_of, legend_line, legend
 pub use entry::{ApiDocs, Login, Welcome};
 pub use error::{ErrorLink, ErrorPage, Explanation, Problem, explain};
 pub use evaluation::{HeatCell, HeatMap, MeasuredSplit, shown_metric};
-pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
+pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab, SelectedFiles, SelectedItem};
 pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, InvitationRow, MemberRow};
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
@@ -101,6 +102,7 @@ pub use people::{
 pub use plots::{Plot, PlotLine, Plots, Reliability, ReliabilityBar};
 pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, ScalingLine, ScalingTable};
 pub use predictions::{PredictionCard, PredictionsPage};
+pub use preview::{Cell, CellOutput, Preview, TablePreview, TextPreview};
 pub use queue::{QueuePage, QueueRow};
 pub use quotas::{
     ChangeLine, Choice, EnteredAmount, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes,

@@ -348,6 +348,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "GET /files",
             "GET /files/item",
             "GET /files/download",
+            "GET /files/picture",
         ],
     ),
     (
@@ -356,6 +357,9 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "PATCH /api/v1/files",
             "DELETE /api/v1/files",
             "POST /api/v1/files/folders",
+            "POST /api/v1/files/move",
+            "POST /api/v1/files/copy",
+            "POST /api/v1/files/delete",
             "POST /api/v1/files/uploads",
             "PATCH /api/v1/files/uploads/{id}",
             "DELETE /api/v1/files/uploads/{id}",
@@ -363,6 +367,8 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "POST /files/folder",
             "POST /files/rename",
             "POST /files/delete",
+            "POST /files/selected",
+            "POST /files/transfer",
         ],
     ),
     (
