@@ -80,6 +80,8 @@ function request() {
   if (value("working_directory")) asked.working_directory = value("working_directory");
   if (!isJob && app?.dataset.logs === "yes" && value("log_directory")) asked.options = { log_directory: value("log_directory") };
   if (value("group")) asked.group = value("group");
+  const slurm = ["partition", "account", "qos", "reservation", "constraint"].filter(value).map((name) => [name, value(name)]);
+  if (slurm.length) asked.slurm = Object.fromEntries(slurm);
   if (value("duration")) asked[isJob ? "time_limit_seconds" : "duration_seconds"] = Number(value("duration"));
   return asked;
 }

@@ -108,13 +108,15 @@ test("a file is dropped onto the page", async () => {
 
 test("a file is downloaded, renamed and deleted", async () => {
   const { page } = person;
+  await page.getByRole("link", { name: "dropped.txt", exact: true }).click();
+  await page.getByRole("heading", { name: "dropped.txt" }).waitFor();
+  assert.equal((await page.locator("pre.numbered").innerText()).trim(), "dropped");
   const [download] = await Promise.all([
     page.waitForEvent("download"),
-    page.getByRole("link", { name: "dropped.txt", exact: true }).click(),
+    page.getByRole("link", { name: "Download", exact: true }).click(),
   ]);
   assert.equal(download.suggestedFilename(), "dropped.txt");
   assert.equal(readFileSync(await download.path(), "utf8"), "dropped");
-  await page.getByRole("link", { name: "More about dropped.txt" }).click();
   await check("files-item");
   await page.getByRole("textbox", { name: "Rename" }).fill("one.txt");
   await page.getByRole("button", { name: "Rename", exact: true }).click();
@@ -126,6 +128,97 @@ test("a file is downloaded, renamed and deleted", async () => {
   await page.getByRole("button", { name: "Yes, delete" }).click();
   await page.getByText("Deleted.").waitFor();
   assert.equal(await row("kept.txt").count(), 0);
+});
+
+test("files are looked at before they are downloaded", async () => {
+  const { page } = person;
+  script(`
+import base64, json, os, struct, zlib
+os.makedirs("looks/runs")
+def chunk(kind, data): return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+rows = b"".join(b"\\0" + bytes(v for x in range(64) for v in (x * 4, y * 4, 120)) for y in range(64))
+png = b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 64, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+open("looks/square.png", "wb").write(png)
+open("looks/train.py", "w").write("import keras\\n\\n" + "".join(f"step_{n} = {n}  # <script>alert({n})</script>\\n" for n in range(120)))
+open("looks/results.csv", "w").write("step,loss,accuracy,note\\n" + "".join(f"{n},{1 / (n + 1):.4f},{n / 400:.3f},\\"a, b\\"\\n" for n in range(400)))
+open("looks/config.json", "w").write(json.dumps({"model": "resnet50", "layers": [64, 128], "lr": 0.1}))
+open("looks/README.md", "w").write("# Notes\\n\\n- **first** run\\n- \`second\` run\\n")
+open("looks/runs/metrics.jsonl", "w").write("".join(json.dumps({"step": n, "loss": 1 / (n + 1)}) + "\\n" for n in range(20)))
+text = lambda words: {"output_type": "execute_result", "data": {"text/plain": words, "text/html": "<img src=x onerror=alert(1)>"}}
+cells = [{"cell_type": "markdown", "source": "## A **notebook**"},
+  {"cell_type": "code", "execution_count": 1, "source": "model.fit(x, y)", "outputs": [{"output_type": "stream", "text": "Epoch 1/3\\n"}, text("<History>"),
+    {"output_type": "display_data", "data": {"image/png": base64.b64encode(png).decode()}}]},
+  {"cell_type": "code", "execution_count": 2, "source": "1 / 0", "outputs": [{"output_type": "error", "ename": "ZeroDivisionError", "evalue": "division by zero", "traceback": ["ZeroDivisionError: division by zero"]}]}]
+open("looks/explore.ipynb", "w").write(json.dumps({"cells": cells, "nbformat": 4}))
+`);
+  const open = async (name) => {
+    await page.goto(`${portal.url}/files?path=looks`);
+    await page.getByRole("link", { name, exact: true }).click();
+    await page.getByRole("heading", { name, exact: true }).waitFor();
+  };
+  await open("square.png");
+  await until(() => page.locator(".picture img").evaluate((image) => image.complete && image.naturalWidth === 64), 10, "the picture");
+  await check("files-picture");
+  await open("train.py");
+  assert.equal(await page.locator("pre.numbered > span").count(), 122);
+  await check("files-text");
+  await open("results.csv");
+  await page.getByText("Only the first 200 rows are shown.").waitFor();
+  await check("files-table");
+  await open("config.json");
+  assert.match(await page.locator("pre.numbered").innerText(), /"layers": \[\n/);
+  await open("README.md");
+  await page.getByText("first", { exact: true }).waitFor();
+  await open("explore.ipynb");
+  await page.getByText("ZeroDivisionError: division by zero").waitFor();
+  await page.getByRole("link", { name: "Start JupyterLab" }).waitFor();
+  await check("files-notebook");
+  await page.goto(`${portal.url}/files/item?path=looks/runs/metrics.jsonl`);
+  await page.getByRole("button", { name: "Show curves" }).click();
+  await page.waitForURL(/\/runs\//);
+});
+
+test("several files are moved, copied and deleted", async () => {
+  const { page } = person;
+  script(`
+import os
+os.makedirs("several/target")
+for name in ["a.txt", "b.txt", "c.txt"]: open("several/" + name, "w").write(name)
+open("several/target/b.txt", "w").write("old")
+`);
+  await page.goto(`${portal.url}/files?path=several`);
+  await page.getByRole("button", { name: "Delete…" }).click();
+  await page.getByText("Nothing was selected.").waitFor();
+  for (const name of ["a.txt", "b.txt"]) await page.getByRole("checkbox", { name: `Select ${name}` }).check();
+  await check("files-selecting");
+  await page.getByRole("button", { name: "Move to…" }).click();
+  await page.getByRole("heading", { name: "Move 2 items" }).waitFor();
+  await page.getByLabel("Destination folder", { exact: true }).fill("several/nowhere");
+  await page.getByRole("button", { name: "Move", exact: true }).click();
+  assert.match(await page.getByRole("alert").innerText(), /does not exist/);
+  assert.equal(await page.getByLabel("Destination folder", { exact: true }).inputValue(), "several/nowhere");
+  await page.getByLabel("Destination folder", { exact: true }).fill("several/target");
+  await page.getByRole("button", { name: "Move", exact: true }).click();
+  await page.getByText("Done: 1 of 2.").waitFor();
+  await check("files-moving");
+  await page.getByRole("checkbox", { name: /Replace files/ }).check();
+  await page.getByRole("button", { name: "Move", exact: true }).click();
+  await page.getByText("Moved.").waitFor();
+  assert.equal(readFileSync(join(home, "several/target/b.txt"), "utf8"), "b.txt");
+  await page.getByRole("checkbox", { name: "Select target" }).check();
+  await page.getByRole("button", { name: "Copy to…" }).click();
+  await page.getByLabel("Destination folder", { exact: true }).fill("looks");
+  await page.getByRole("button", { name: "Copy", exact: true }).click();
+  await page.getByText("Copied.").waitFor();
+  assert.equal(readFileSync(join(home, "looks/target/a.txt"), "utf8"), "a.txt");
+  await page.getByRole("checkbox", { name: "Select target" }).check();
+  await page.getByRole("button", { name: "Delete…" }).click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByText("is not empty").waitFor();
+  await page.getByRole("checkbox", { name: /Also delete/ }).check();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByText("Deleted.").waitFor();
+  assert.equal(await row("target").count(), 0);
 });
 
 test("ten thousand entries, long and hostile names", async () => {

@@ -116,6 +116,7 @@ impl Scene {
                 group: None,
                 modules: Vec::new(),
                 image: None,
+                slurm: lyceum::model::SlurmOptions::default(),
             },
             light: false,
             cluster: "local".to_owned(),

@@ -86,6 +86,7 @@ fn light(owner: UserId) -> NewSession {
             group: None,
             modules: Vec::new(),
             image: None,
+            slurm: lyceum::model::SlurmOptions::default(),
         },
         light: true,
         cluster: "local".to_owned(),

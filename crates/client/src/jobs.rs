@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::{Map, Value, json};
 
 use super::{
-    List, Size,
+    List, Size, SlurmChoice,
     api::{Api, Error, JOBS, Job, Result},
     duration, line,
     log::{self, LogArguments},
@@ -101,6 +101,8 @@ pub enum JobCommand {
 pub struct Submit {
     #[command(flatten)]
     pub size: Size,
+    #[command(flatten)]
+    pub slurm: SlurmChoice,
     /// The time limit, such as 90m, 2h or 1d
     #[arg(long, value_parser = duration)]
     pub time_limit: Option<i64>,
@@ -283,6 +285,7 @@ pub(super) fn body(submit: &Submit) -> Result<Value> {
     put("group", submit.group.clone().map(Value::from));
     put("profile", submit.size.profile.clone().map(Value::from));
     put("resources", submit.size.resources());
+    put("slurm", submit.slurm.options());
     put("environment", submit.environment.clone().map(Value::from));
     put("image", submit.image.clone().map(Value::from));
     put("modules", (!submit.modules.is_empty()).then(|| json!(submit.modules)));

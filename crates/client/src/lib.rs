@@ -36,7 +36,7 @@ pub use contexts::{Connection, ContextArguments, LoginArguments};
 pub use gpus::GpuArguments;
 pub use images::ImageArguments;
 pub use jobs::JobArguments;
-use lyceum_model::{Clock, SessionState, size::parse_size, time::parse_duration};
+use lyceum_model::{Clock, SessionState, SlurmOptions, size::parse_size, time::parse_duration};
 use output::Converter;
 pub use output::{Format, Output};
 pub use quota::QuotaArguments;
@@ -112,6 +112,8 @@ pub struct Start {
     pub app: String,
     #[command(flatten)]
     pub size: Size,
+    #[command(flatten)]
+    pub slurm: SlurmChoice,
     /// The duration, such as 90m, 2h or 1d
     #[arg(long, value_parser = duration)]
     pub duration: Option<i64>,
@@ -384,6 +386,41 @@ pub struct Size {
     pub memory: Option<i64>,
 }
 
+/// Where on a Slurm cluster something runs.
+#[derive(Args, Debug)]
+pub struct SlurmChoice {
+    /// The partition, on a Slurm cluster
+    #[arg(long)]
+    pub partition: Option<String>,
+    /// The account that Slurm charges
+    #[arg(long)]
+    pub account: Option<String>,
+    /// The quality of service of Slurm
+    #[arg(long)]
+    pub qos: Option<String>,
+    /// The reservation of Slurm
+    #[arg(long)]
+    pub reservation: Option<String>,
+    /// The features that each node must have, such as 'a100&nvlink'
+    #[arg(long)]
+    pub constraint: Option<String>,
+}
+
+impl SlurmChoice {
+    /// What was said, as the API's `slurm`.
+    fn options(&self) -> Option<Value> {
+        let options = SlurmOptions {
+            partition: self.partition.clone(),
+            account: self.account.clone(),
+            qos: self.qos.clone(),
+            reservation: self.reservation.clone(),
+            constraint: self.constraint.clone(),
+        };
+        let said: Map<String, Value> = options.chosen().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        (!said.is_empty()).then_some(Value::Object(said))
+    }
+}
+
 impl Size {
     /// The numbers that were said, as the API's `resources`.
     fn resources(&self) -> Option<Value> {
@@ -411,6 +448,7 @@ fn body(start: &Start) -> Value {
     put("group", start.group.clone().map(Value::from));
     put("profile", start.size.profile.clone().map(Value::from));
     put("resources", start.size.resources());
+    put("slurm", start.slurm.options());
     put("environment", start.environment.clone().map(Value::from));
     put("image", start.image.clone().map(Value::from));
     put("modules", (!start.modules.is_empty()).then(|| json!(start.modules)));

@@ -106,6 +106,18 @@ async fn start_says_only_what_was_said() {
 }
 
 #[tokio::test]
+async fn start_names_a_place_on_the_cluster() {
+    let portal = Portal::start(|_| (201, session(ONE, "queued")));
+    portal
+        .run(&["start", "terminal", "--partition", "gpu", "--qos", "long", "--constraint", "a100&nvlink"])
+        .await
+        .unwrap();
+    let body: Value = serde_json::from_str(portal.requests().remove(0).split_once("\r\n\r\n").unwrap().1).unwrap();
+    let slurm = json!({"partition": "gpu", "qos": "long", "constraint": "a100&nvlink"});
+    assert_eq!(body, json!({"app": "terminal", "slurm": slurm}));
+}
+
+#[tokio::test]
 async fn what_waits_says_for_how_long_and_why() {
     let portal = Portal::start(|_| {
         let mut waits = session(ONE, "queued");

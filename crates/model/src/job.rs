@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    JobId, Resources, Session, SweepId, Timestamp, UserId,
+    JobId, Resources, Session, SlurmOptions, SweepId, Timestamp, UserId,
     hold::Prerequisite,
     session::{UnknownWord, words},
 };
@@ -150,6 +150,18 @@ impl Shape {
             memory_bytes: part(whole.memory_bytes),
             gpu_model: whole.gpu_model,
         }
+    }
+
+    /// With what was chosen of a Slurm cluster beside the script: it goes before the script's own lines.
+    #[must_use]
+    pub fn with(&self, chosen: &SlurmOptions) -> Self {
+        let mut shape = self.clone();
+        for (name, value) in chosen.chosen() {
+            let prefix = format!("--{name}=");
+            shape.options.retain(|option| !option.starts_with(&prefix));
+            shape.options.push(format!("{prefix}{value}"));
+        }
+        shape
     }
 
     /// Whether one of its options is among these.

@@ -133,12 +133,18 @@ impl Machines {
 
     /// What somebody could get now, within what they may still have in all (`left`) and of each
     /// model: with GPUs of each model, and without any. One machine is offered for each.
-    /// A node is offered until its next reservation begins.
-    pub fn offers(&self, left: &Capacity, left_of: impl Fn(&str) -> i64, now: Timestamp) -> Vec<Offer> {
+    /// A node is offered until its next reservation begins. Only partitions that `may_use` accepts are looked at.
+    pub fn offers(
+        &self,
+        left: &Capacity,
+        left_of: impl Fn(&str) -> i64,
+        may_use: impl Fn(&Partition) -> bool,
+        now: Timestamp,
+    ) -> Vec<Offer> {
         let models: BTreeSet<&str> =
             self.machines.iter().flat_map(|machine| &machine.gpus).map(|(model, _)| model.as_str()).collect();
         let kinds = models.into_iter().map(Some).chain([None]);
-        kinds.filter_map(|model| self.best(model, left, &left_of, now)).collect()
+        kinds.filter_map(|model| self.best(model, left, &left_of, &may_use, now)).collect()
     }
 
     /// For how long each reserved node can still be used (seconds); less than nothing where its reservation has begun.
@@ -158,10 +164,11 @@ impl Machines {
         model: Option<&str>,
         left: &Capacity,
         left_of: &impl Fn(&str) -> i64,
+        may_use: &impl Fn(&Partition) -> bool,
         now: Timestamp,
     ) -> Option<Offer> {
         let held: HashMap<&str, i64> = self.seconds_left(now);
-        let open = self.partitions.iter().filter(|partition| partition.is_ours && partition.is_up);
+        let open = self.partitions.iter().filter(|partition| partition.is_up && may_use(partition));
         let places = open.flat_map(|partition| self.of(&partition.name).map(move |machine| (partition, machine)));
         let offer = |(partition, machine): (&Partition, &Machine)| {
             let mut gpus = 0;
@@ -236,9 +243,13 @@ mod tests {
         }
     }
 
+    fn ours(partition: &Partition) -> bool {
+        partition.is_ours
+    }
+
     #[test]
     fn what_would_start_now() {
-        let offers = room().offers(&MUCH, |_| i64::MAX, NOW);
+        let offers = room().offers(&MUCH, |_| i64::MAX, ours, NOW);
         let told: Vec<_> = offers.iter().map(|o| (o.machine.as_str(), o.resources.gpus, o.resources.cpus)).collect();
         assert_eq!(told, [("n2", 2, 2), ("n1", 1, 4), ("n1", 0, 4)], "the most GPUs, and without any the most cores");
         assert_eq!(offers[0].resources.memory_bytes, 2 * GIB);
@@ -248,14 +259,14 @@ mod tests {
     #[test]
     fn within_what_somebody_may_have() {
         let left = Capacity { gpus: 1, cpus: 1, memory_bytes: GIB };
-        let offers = room().offers(&left, |model| if model == "h100" { 0 } else { 5 }, NOW);
+        let offers = room().offers(&left, |model| if model == "h100" { 0 } else { 5 }, ours, NOW);
         let told: Vec<_> =
             offers.iter().map(|o| (o.resources.gpu_model.as_deref(), o.resources.gpus, o.resources.cpus)).collect();
         assert_eq!(told, [(Some("a100"), 1, 1), (None, 0, 1)]);
         let mut down = room();
         down.partitions[0].is_up = false;
-        assert_eq!(down.offers(&MUCH, |_| i64::MAX, NOW), []);
-        assert_eq!(room().offers(&Capacity { cpus: 0, ..MUCH }, |_| i64::MAX, NOW), []);
+        assert_eq!(down.offers(&MUCH, |_| i64::MAX, ours, NOW), []);
+        assert_eq!(room().offers(&Capacity { cpus: 0, ..MUCH }, |_| i64::MAX, ours, NOW), []);
     }
 
     #[test]
@@ -274,15 +285,20 @@ mod tests {
             }],
             ..room()
         };
-        let most =
-            |from| reserved(from).offers(&MUCH, |_| i64::MAX, NOW).iter().map(|o| o.most_seconds).collect::<Vec<_>>();
+        let most = |from| {
+            reserved(from).offers(&MUCH, |_| i64::MAX, ours, NOW).iter().map(|o| o.most_seconds).collect::<Vec<_>>()
+        };
         assert_eq!(most(600), [Some(600), Some(600), Some(600)], "ten minutes");
         let close = Machines { margin_seconds: 300, ..reserved(600) };
-        assert_eq!(close.offers(&MUCH, |_| i64::MAX, NOW)[0].most_seconds, Some(300), "five are asked for besides");
+        assert_eq!(
+            close.offers(&MUCH, |_| i64::MAX, ours, NOW)[0].most_seconds,
+            Some(300),
+            "five are asked for besides"
+        );
         assert_eq!(most(-5), [], "it has begun");
         assert_eq!(most(5000), [Some(3600); 3], "the partition allows less");
         let past =
             Machines { reservations: vec![Reservation { to: NOW, ..reserved(-50).reservations.remove(0) }], ..room() };
-        assert_eq!(past.offers(&MUCH, |_| i64::MAX, NOW).len(), 3);
+        assert_eq!(past.offers(&MUCH, |_| i64::MAX, ours, NOW).len(), 3);
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Gpu, Resources, SessionId, Timestamp, UserId,
+    Gpu, Resources, SessionId, SlurmOptions, Timestamp, UserId,
     job::Attempt,
     quota::{Class, Reason},
 };
@@ -171,6 +171,9 @@ pub struct SessionSpec {
     /// The container image that it runs in, by its name in the catalogue; absent means the node itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Where on a Slurm cluster it runs.
+    #[serde(default, skip_serializing_if = "SlurmOptions::is_empty")]
+    pub slurm: SlurmOptions,
 }
 
 impl SessionSpec {
@@ -193,6 +196,7 @@ impl SessionSpec {
             group: field(&stored, "group"),
             modules: field(&stored, "modules").unwrap_or_default(),
             image: field(&stored, "image"),
+            slurm: field(&stored, "slurm").unwrap_or_default(),
         }
     }
 }
@@ -428,6 +432,7 @@ pub fn example(state: SessionState) -> Session {
             group: None,
             modules: Vec::new(),
             image: None,
+            slurm: SlurmOptions::default(),
         },
         reasons: Vec::new(),
         gpus: Vec::new(),

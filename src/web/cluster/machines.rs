@@ -7,15 +7,15 @@ use axum::{Json as Answer, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::choices::choices;
 use crate::{
     admission::QuotaStatus,
-    auth::Principal,
     model::{
         Capacity, Machines, Reservation, Resources, Timestamp,
         line::abridged,
         machines::{Machine, MachineState, Offer, Partition, Share},
         quota::{Field, Limit},
-        size::human_size,
+        size::{MIB, human_size},
         time::human_duration,
     },
     web::{
@@ -33,6 +33,9 @@ use crate::{
     },
 };
 
+/// What a session asks for by itself (seconds).
+const USUAL_SECONDS: i64 = 8 * 3600;
+
 /// How many nodes a page shows.
 const NODES: usize = 80;
 
@@ -45,7 +48,7 @@ pub(super) async fn page(
 ) -> Result<MachinesPage> {
     let sees_all = is_operator(&user.0);
     let sees_nodes = sees_all || !machines.hides.machines;
-    let offers = offers(portal, &user.0, machines).await?;
+    let offers = offers(portal, user, machines).await?;
     let partition = |partition| partition_row(machines, partition, sees_all || !machines.hides.jobs);
     Ok(MachinesPage {
         layout: portal.layout_of(&user.0, Nav::Cluster),
@@ -80,15 +83,18 @@ fn nodes(machines: &Machines, after: &str) -> NodeTable {
 }
 
 /// What somebody could get now, within what their quotas leave them.
-async fn offers(portal: &Portal, principal: &Principal, machines: &Machines) -> Result<Vec<Offer>> {
+async fn offers(portal: &Portal, user: &CurrentUser, machines: &Machines) -> Result<Vec<Offer>> {
     // Nobody knows what is free.
     if machines.trouble.is_some() {
         return Ok(Vec::new());
     }
-    let standing = portal.sessions.admission.standing(principal.id()).await?;
+    let standing = portal.sessions.admission.standing(user.id()).await?;
+    let choices = choices(portal, user).await?.unwrap_or_default();
+    let chosen = choices.partition.values();
+    let may_use = |partition: &Partition| partition.is_ours || chosen.contains(&partition.name);
     let left = |field: &Field| left(&standing, field);
     let all = Capacity { gpus: left(&Field::Gpus), cpus: left(&Field::Cpus), memory_bytes: left(&Field::MemoryBytes) };
-    Ok(machines.offers(&all, |model| left(&Field::GpusOf(model.to_owned())), portal.clock.now()))
+    Ok(machines.offers(&all, |model| left(&Field::GpusOf(model.to_owned())), may_use, portal.clock.now()))
 }
 
 fn left(standing: &QuotaStatus, field: &Field) -> i64 {
@@ -106,7 +112,20 @@ fn offer_row(offer: &Offer, sees_nodes: bool) -> OfferRow {
         longest: longest(offer.most_seconds),
         partition: offer.partition.clone(),
         node: sees_nodes.then(|| offer.machine.clone()),
+        query: query(offer),
     }
+}
+
+/// What leads into a form with this place and size.
+fn query(offer: &Offer) -> String {
+    let Resources { gpus, gpu_model, cpus, memory_bytes } = &offer.resources;
+    let (gpus, cpus, memory) = (gpus.to_string(), cpus.to_string(), format!("{} MiB", memory_bytes / MIB));
+    // The usual time, or as long as it can be there.
+    let seconds = offer.most_seconds.filter(|most| *most < USUAL_SECONDS).map(|most| most.to_string());
+    let named = [("partition", &*offer.partition), ("gpus", &*gpus), ("cpus", &*cpus), ("memory", &*memory)];
+    let model = gpu_model.iter().map(|model| ("gpu_model", &**model));
+    let seconds = seconds.iter().map(|seconds| ("duration", &**seconds));
+    href("", named.into_iter().chain(model).chain(seconds))
 }
 
 /// The reservations that a reader may see; a site may show them to operators alone.
@@ -321,6 +340,6 @@ pub async fn offered(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Re
         node: sees_nodes.then_some(offer.machine),
         longest_seconds: offer.most_seconds,
     };
-    let items = offers(&portal, &user.0, &machines).await?.into_iter().map(view).collect();
+    let items = offers(&portal, &user, &machines).await?.into_iter().map(view).collect();
     Ok(Answer(Listed { items, next_cursor: None }))
 }

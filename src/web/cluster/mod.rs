@@ -2,6 +2,7 @@
 //! operators the sessions whose GPUs rest, with the two things to do about one: ask, stop. `queue` is the batch system's.
 
 pub mod api;
+pub mod choices;
 mod draw;
 pub mod machines;
 pub mod queue;

@@ -87,6 +87,38 @@ pub async fn content(
     }
 }
 
+/// The largest picture that a page shows (bytes).
+const MAX_PICTURE: u64 = 32 << 20;
+
+/// How many bytes tell the type of a picture.
+const SIGNATURE: u64 = 16;
+
+/// `/files/picture`: a picture for the page that shows it. Only what browsers draw without running anything.
+pub async fn picture(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    PathParameter(path): PathParameter,
+    _known: Query<super::PathQuery>,
+) -> Result<Response> {
+    let (rooted, entry) = portal.files.look(&user.user, &path).await?;
+    let size = entry.size_bytes;
+    if entry.kind != Kind::File || MAX_PICTURE < size {
+        return Err(Error::conflict("This is not an image of at most 32 MiB. Download it instead."));
+    }
+    let head = portal.files.read_part(&user.user, &rooted, &entry, 0, size.min(SIGNATURE)).await?;
+    let Some(kind) = super::preview::picture_type(&head) else {
+        return Err(Error::conflict("This file is not a PNG, JPEG, GIF, WebP or BMP image. Download it instead."));
+    };
+    let body = stream(portal.files.read(&user.user, &rooted, &entry, 0, size).await?);
+    let about = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CONTENT_LENGTH, HeaderValue::from(size)),
+        (header::CONTENT_DISPOSITION, HeaderValue::from_static("inline")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
+    ];
+    Ok((SANDBOX, AppendHeaders(about), body).into_response())
+}
+
 /// A folder with everything in it, as a tar stream.
 pub async fn archive(portal: &Portal, user: &CurrentUser, method: &Method, rooted: &RootedPath) -> Result<Response> {
     let body = match *method {

@@ -6,6 +6,8 @@
 
 pub(super) mod content;
 pub(super) mod pages;
+mod preview;
+pub(super) mod several;
 pub(super) mod uploads;
 
 use std::sync::Arc;

@@ -10,12 +10,12 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::{ListQuery, cursor};
+use super::{ListQuery, cursor, preview};
 use crate::{
-    db::sessions::Filter,
-    files::{Folder, RootedPath},
+    db::{models::ModelFilter, sessions::Filter},
+    files::{self, Folder, RootedPath},
     model::{
-        SessionState, Timestamp,
+        Model, SessionState, Timestamp,
         files::{Entry, Kind, RawPath, Root, SortKey, is_name},
     },
     web::{
@@ -24,7 +24,7 @@ use crate::{
         extract::{CurrentUser, Form, PathParameter, Query},
         href::href,
         page::{Nav, Page},
-        views::{Column, Crumb, FileItem, FileRow, FilesPage, Moment, RootTab},
+        views::{Column, Crumb, FileItem, FileRow, FilesPage, Moment, Preview, RootTab},
     },
 };
 
@@ -95,6 +95,9 @@ fn notice(done: &str) -> Option<&'static str> {
         "folder" => "The folder was created.",
         "renamed" => "Renamed.",
         "deleted" => "Deleted.",
+        "moved" => "Moved.",
+        "copied" => "Copied.",
+        "nothing" => "Nothing was selected.",
         _ => return None,
     })
 }
@@ -194,14 +197,14 @@ fn row(entry: &Entry, rooted: &RootedPath, visit: &PageParams, now: Timestamp) -
         },
         href: match entry.kind {
             Kind::Folder => Some(folder.address(&path)),
-            Kind::File => Some(address("/files/download", &path)),
+            Kind::File => Some(address("/files/item", &path)),
             Kind::Link | Kind::Other => None,
         },
-        is_folder: entry.kind == Kind::Folder,
         what: what(entry),
         size: (entry.kind == Kind::File).then(|| i64::try_from(entry.size_bytes).unwrap_or(i64::MAX)),
         changed: Moment::clock(Timestamp(entry.modified_ms), now),
         item_href: address("/files/item", &path),
+        encoded_path: path.encoded(),
     }
 }
 
@@ -264,8 +267,29 @@ async fn item_view(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, pat
         Kind::Folder => Some(format!("{}&archive=tar", address("/files/download", &rooted.path))),
         Kind::Link | Kind::Other => None,
     };
-    let jupyter = if entry.kind == Kind::File { jupyter(portal, user, headers, &rooted).await? } else { None };
+    let is_file = entry.kind == Kind::File;
+    let jupyter = if is_file { jupyter(portal, user, headers, &rooted).await? } else { None };
+    let is_notebook = is_file && rooted.below.0.ends_with(b".ipynb");
+    let (preview, unreadable) = match preview(portal, user, &rooted, &entry).await {
+        Ok(preview) => (preview, None),
+        Err(error) => (None, Some(Error::from(error).detail().to_owned())),
+    };
+    let models = match preview {
+        Some(Preview::Picture { .. }) => models(portal, user, &rooted).await?,
+        _ => Vec::new(),
+    };
+    let folder = rooted.path.split().0;
+    let has_curves = is_file && preview::has_curves(&rooted);
+    let run_href = if has_curves { run_of(portal, user, &folder).await? } else { None };
     Ok(FileItem {
+        preview,
+        unreadable,
+        models,
+        has_curves: has_curves && run_href.is_none(),
+        run_href,
+        notebook_href: (is_notebook && jupyter.is_none()).then(|| "/sessions/new?app=jupyter".to_owned()),
+        encoded_folder: folder.encoded(),
+        folder: folder.shown(),
         layout: portal.layout_of(&user.0, Nav::Files),
         error: None,
         crumbs,
@@ -284,6 +308,55 @@ async fn item_view(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, pat
         jupyter_href: jupyter,
         new_name: rooted.name().shown(),
     })
+}
+
+/// What is shown of a file's content; nothing of what is no file.
+async fn preview(
+    portal: &Portal,
+    user: &CurrentUser,
+    rooted: &RootedPath,
+    entry: &Entry,
+) -> Result<Option<Preview>, files::Error> {
+    if entry.kind != Kind::File {
+        return Ok(None);
+    }
+    let (name, size) = (rooted.name().shown(), entry.size_bytes);
+    let part = portal.files.read_part(&user.user, rooted, entry, 0, preview::length(&name, size)).await?;
+    let href = address("/files/picture", &rooted.path);
+    portal.files.parse(part, move |bytes| preview::of(&name, bytes, size, &href)).await.map(Some)
+}
+
+/// How many of somebody's latest runs are looked through.
+const RUNS: i64 = 200;
+
+/// The page of one's own run of a folder, where there is one.
+async fn run_of(portal: &Portal, user: &CurrentUser, folder: &RawPath) -> Result<Option<String>> {
+    let own = portal.runs.list(&user.user, Some(user.user.name.as_str()), None, None, RUNS).await?;
+    let found = own.into_iter().find(|run| run.directory.as_bytes() == folder.0);
+    Ok(found.map(|run| format!("/runs/{}", run.id)))
+}
+
+/// How many models a picture's page offers.
+const MODELS: i64 = 8;
+
+/// The latest models that this person could ask about a picture.
+async fn models(portal: &Portal, user: &CurrentUser, rooted: &RootedPath) -> Result<Vec<(String, String)>> {
+    // The form takes text.
+    let Ok(path) = std::str::from_utf8(&rooted.path.0) else { return Ok(Vec::new()) };
+    let filter = ModelFilter {
+        viewer: user.id(),
+        own: false,
+        dataset: None,
+        parent: None,
+        find: "",
+        before: None,
+        limit: MODELS,
+    };
+    let link = |model: Model| {
+        let page = format!("/models/{}", model.id);
+        (model.name, format!("{}#try", href(&page, [("picture", path)])))
+    };
+    Ok(portal.models.list(filter).await?.into_iter().map(link).collect())
 }
 
 /// `POST /files/folder`: `in` is a folder, percent-encoded, `name` the new one's name.

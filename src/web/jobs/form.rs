@@ -25,12 +25,14 @@ use crate::{
     sweeps::SweepRequest,
     web::{
         Portal,
+        cluster::choices::choices,
         error::{self, Error, Result},
         extract::{CurrentUser, Form, Query},
         page::{Nav, Page},
         sessions::{cards, form as sessions},
         views::{
-            AdmissionPreview, EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SlurmForm, WorkForm,
+            AdmissionPreview, EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SlurmFields,
+            SlurmForm, WorkForm,
         },
     },
 };
@@ -38,12 +40,18 @@ use crate::{
 /// What a new script begins with.
 const SCRIPT: &str = "#!/bin/bash\nset -e\n";
 
-/// `?from=` an earlier job, `?after=` one that it is to follow.
+/// `?from=` an earlier job, `?after=` one that it is to follow; the rest is what [`sessions::Offered`] names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prefill {
     from: Option<String>,
     after: Option<String>,
+    partition: Option<String>,
+    gpus: Option<String>,
+    gpu_model: Option<String>,
+    cpus: Option<String>,
+    memory: Option<String>,
+    duration: Option<String>,
 }
 
 /// `/jobs/new`
@@ -64,6 +72,7 @@ pub async fn page(
         sessions::fill(&mut form, &portal, &job.latest);
         form.name.clone_from(&job.name);
         form.log_directory = like.log_directory.clone().unwrap_or_default();
+        form.slurm.clone_from(&like.slurm);
         if like.group.is_none() {
             form.group = sessions::charged_by_default(&standing.billing_groups);
         }
@@ -73,6 +82,8 @@ pub async fn page(
     if let Some(id) = prefill.after.as_deref().and_then(|id| id.parse::<JobId>().ok()) {
         work.after = portal.jobs.own(user.actor(), id).await?.id.to_string();
     }
+    let Prefill { partition, gpus, gpu_model, cpus, memory, duration, .. } = prefill;
+    sessions::Offered { partition, gpus, gpu_model, cpus, memory, duration }.fill(&mut form);
     let mut view = view(&portal, &user, &headers, &standing, (form, work), Vec::new()).await?;
     view.copy_of = copy_of;
     if let Ok(asked) =
@@ -252,6 +263,7 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
         environment: like.environment,
         image: like.image,
         modules: like.modules,
+        slurm: like.slurm,
         variables: Some(variables).filter(|variables| !variables.is_empty()),
         group: like.group,
         time_limit_seconds: like.duration_seconds,
@@ -269,6 +281,7 @@ async fn view(
     errors: Vec<FieldError>,
 ) -> Result<NewJob> {
     let slurm = portal.sessions.scheduler.has_queue().then(|| work.slurm.clone().unwrap_or_default());
+    let slurm_fields = SlurmFields::new(choices(portal, user).await?.as_ref(), &form.slurm);
     let layout = portal.layout_of(&user.0, Nav::Jobs);
     let csrf_token = layout.csrf_token.clone();
     let chosen = form.duration.parse().unwrap_or(0);
@@ -284,6 +297,7 @@ async fn view(
         modules: sessions::modules(portal),
         durations: NewSession::durations(sessions::longest(portal, standing, Class::Job), chosen),
         meters: cards::meters(standing),
+        slurm_fields,
         form: NewSessionForm { csrf_token, ..form },
         work: WorkForm { live: live(portal, user).await?, slurm, ..work },
         errors,

@@ -32,7 +32,7 @@ use crate::{
     db::jobs::JobFilter,
     jobs::{Changes, JobRequest},
     model::{
-        EndReason, Gpu, Job, JobId, Outcome, Resources, Role, SessionState, SweepId, Timestamp, UserId,
+        EndReason, Gpu, Job, JobId, Outcome, Resources, Role, SessionState, SlurmOptions, SweepId, Timestamp, UserId,
         hold::Prerequisite,
         job::{JobProgram, Visibility},
         quota::Reason,
@@ -76,6 +76,8 @@ pub struct JobView {
     pub modules: Vec<String>,
     /// The group that it is charged to, with the group's name at that time.
     pub group: Option<String>,
+    /// What was chosen of the Slurm cluster; null if nothing was.
+    pub slurm: Option<SlurmOptions>,
     pub cluster: String,
     pub node: Option<String>,
     /// Number of the latest attempt, from 1.
@@ -181,6 +183,7 @@ impl From<Job> for JobView {
             image_digest: latest.image_digest,
             modules: spec.modules,
             group: spec.group,
+            slurm: Some(spec.slurm).filter(|slurm| !slurm.is_empty()),
             cluster: latest.cluster,
             node: latest.placement.map(|placement| placement.node),
             attempt: job.attempt,

@@ -180,10 +180,22 @@ pub async fn refused(
     Ok(error.with_page(Page(new_view(portal, user, &dataset, typed, errors))))
 }
 
+/// `?picture=` the path of an image to predict on, as the page of a file writes it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelVisit {
+    picture: String,
+}
+
 /// `/models/{id}`
-pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<ModelId>) -> Result<Response> {
+pub async fn show(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<ModelId>,
+    Query(visit): Query<ModelVisit>,
+) -> Result<Response> {
     let model = portal.models.find(user.actor(), id).await?;
-    let view = show_view(&portal, &user, &model, (String::new(), Vec::new())).await?;
+    let view = show_view(&portal, &user, &model, (visit.picture, Vec::new())).await?;
     Ok(Page(view).into_response())
 }
 

@@ -13,13 +13,14 @@ use serde::Deserialize;
 
 use super::super::{
     Portal,
+    cluster::choices::choices,
     error::{Error, Result},
     extract::{CurrentUser, Form, Query},
     page::{Nav, Page},
     sessions::cards,
     views::{
         AdmissionPreview, AppTile, EnvironmentChoice, FieldError, Fit, ImageChoice, NewSession, NewSessionForm,
-        SizeTile, Slider, Sliders,
+        SizeTile, Slider, Sliders, SlurmFields,
     },
 };
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     db::{admit, quotas::BillingGroups},
     environments::{State as Building, cpu_only, modules::Module},
     model::{
-        Resources, Session, SessionId,
+        Resources, Session, SessionId, SlurmOptions,
         job::Shape,
         modules as module_names,
         quota::{Class, Code, Decision, Field, Holder, Limit, Request},
@@ -37,7 +38,7 @@ use crate::{
     sessions::{Options, Profile, StartRequest},
 };
 
-/// `?from=` an earlier session, `?memory=` another size, `?app=` a program, `?log_directory=` its folder.
+/// `?from=` an earlier session, `?app=` a program, `?log_directory=` its folder; the rest is what [`Offered`] names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prefill {
@@ -45,6 +46,11 @@ pub struct Prefill {
     memory: Option<String>,
     app: Option<String>,
     log_directory: Option<String>,
+    partition: Option<String>,
+    gpus: Option<String>,
+    gpu_model: Option<String>,
+    cpus: Option<String>,
+    duration: Option<String>,
 }
 
 /// `/sessions/new`
@@ -72,16 +78,48 @@ pub async fn page(
     if let Some(directory) = prefill.log_directory {
         form.log_directory = directory;
     }
-    if let Some(memory) = prefill.memory.filter(|memory| parse_size(memory).is_some()) {
-        "custom".clone_into(&mut form.profile);
-        form.memory = memory;
-    }
+    let Prefill { memory, partition, gpus, gpu_model, cpus, duration, .. } = prefill;
+    Offered { partition, gpus, gpu_model, cpus, memory, duration }.fill(&mut form);
     let mut view = view(&portal, &user, &headers, &standing, form, Vec::new()).await?;
     view.copy_of = copy_of;
     if let Ok(request) = request(&view.form) {
         view.verdict = verdict(&portal, &user, request).await;
     }
     Ok(Page(view).into_response())
+}
+
+/// What a link to a form names: a place on the cluster and a size.
+pub(in crate::web) struct Offered {
+    pub partition: Option<String>,
+    pub gpus: Option<String>,
+    pub gpu_model: Option<String>,
+    pub cpus: Option<String>,
+    pub memory: Option<String>,
+    pub duration: Option<String>,
+}
+
+impl Offered {
+    pub(in crate::web) fn fill(self, form: &mut NewSessionForm) {
+        let is_number = |text: &String| text.parse::<i64>().is_ok();
+        let sizes = [
+            (self.gpus.filter(is_number), &mut form.gpus),
+            (self.gpu_model, &mut form.gpu_model),
+            (self.cpus.filter(is_number), &mut form.cpus),
+            (self.memory.filter(|memory| parse_size(memory).is_some()), &mut form.memory),
+        ];
+        for (value, field) in sizes {
+            if let Some(value) = value {
+                "custom".clone_into(&mut form.profile);
+                *field = value;
+            }
+        }
+        if let Some(duration) = self.duration.filter(is_number) {
+            form.duration = duration;
+        }
+        if let Some(partition) = self.partition.filter(|partition| !partition.is_empty()) {
+            form.slurm.partition = Some(partition);
+        }
+    }
 }
 
 /// `POST /sessions`
@@ -152,6 +190,7 @@ pub(in crate::web) fn same_again(session: &Session) -> StartRequest {
         duration_seconds: Some(session.spec.duration_seconds),
         usual_seconds: None,
         group: session.spec.group.clone(),
+        slurm: session.spec.slurm.clone(),
         options: Options {
             log_directory: session.spec.log_directory.clone(),
             log_directories: session.spec.log_directories.clone(),
@@ -203,6 +242,7 @@ pub(in crate::web) fn fill(form: &mut NewSessionForm, portal: &Portal, session: 
     if let Some(group) = &spec.group {
         form.group.clone_from(group);
     }
+    form.slurm = spec.slurm.clone();
     form.log_directory = spec.log_directory.clone().unwrap_or_default();
     form.image = spec.image.clone().unwrap_or_default();
     if let Some(environment) = &spec.environment {
@@ -234,6 +274,14 @@ pub(in crate::web) fn read(fields: &Form) -> NewSessionForm {
         working_directory: text("working_directory"),
         log_directory: text("log_directory"),
         group: text("group"),
+        slurm: SlurmOptions {
+            partition: Some(text("partition")),
+            account: Some(text("account")),
+            qos: Some(text("qos")),
+            reservation: Some(text("reservation")),
+            constraint: Some(text("constraint")),
+        }
+        .trimmed(),
     }
 }
 
@@ -286,6 +334,7 @@ pub(in crate::web) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec
         group: some(&form.group),
         duration_seconds: duration,
         usual_seconds: None,
+        slurm: form.slurm.clone(),
         // A folder that was typed before another program was chosen is no fault.
         options: Options {
             log_directory: some(&form.log_directory).filter(|_| crate::apps::takes_logs(&form.app)),
@@ -333,6 +382,7 @@ async fn view(
     let layout = portal.layout_of(&user.0, Nav::Sessions);
     let csrf_token = layout.csrf_token.clone();
     let chosen = form.duration.parse().unwrap_or(0);
+    let slurm_fields = SlurmFields::new(choices(portal, user).await?.as_ref(), &form.slurm);
     let own_environments = portal.sessions.own_environments(user.actor()).await?;
     Ok(NewSession {
         layout,
@@ -347,6 +397,7 @@ async fn view(
         modules: modules(portal),
         durations: NewSession::durations(longest(portal, standing, Class::Session), chosen),
         meters: cards::meters(standing),
+        slurm_fields,
         usual_size: defaults(portal, standing, Class::Session).profile,
         form: NewSessionForm { csrf_token, ..form },
         errors,
@@ -501,7 +552,7 @@ fn form_field<'a>(field: &'a str, form: &NewSessionForm) -> &'a str {
         "options.log_directory" => "log_directory",
         "resources.memory_bytes" => "memory",
         variable if variable.starts_with("variables.") => "variables",
-        other => other.strip_prefix("resources.").unwrap_or(other),
+        other => other.strip_prefix("resources.").or_else(|| other.strip_prefix("slurm.")).unwrap_or(other),
     }
 }
 

@@ -27,7 +27,10 @@ use super::{
 use crate::{
     admission::DryRun,
     db::{admit::Verdict, sessions::Filter},
-    model::{EndReason, Gpu, Outcome, Resources, Role, Session, SessionId, SessionState, Timestamp, quota::Reason},
+    model::{
+        EndReason, Gpu, Outcome, Resources, Role, Session, SessionId, SessionState, SlurmOptions, Timestamp,
+        quota::Reason,
+    },
     sessions::StartRequest,
 };
 
@@ -73,6 +76,8 @@ pub struct SessionView {
     pub working_directory: Option<String>,
     /// The group that it is charged to, with the group's name at that time.
     pub group: Option<String>,
+    /// What was chosen of the Slurm cluster; null if nothing was.
+    pub slurm: Option<SlurmOptions>,
     pub cluster: String,
     /// The node that it runs on.
     pub node: Option<String>,
@@ -148,6 +153,7 @@ impl SessionView {
             modules: session.spec.modules,
             working_directory: session.spec.working_directory,
             group: session.spec.group,
+            slurm: Some(session.spec.slurm).filter(|slurm| !slurm.is_empty()),
             backend: portal.sessions.scheduler.cluster().to_owned(),
             node: session.placement.map(|placement| placement.node),
             cluster: session.cluster,

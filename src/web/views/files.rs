@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::Moment;
+use super::{Cell, CellOutput, Moment, Preview};
 use crate::web::page::{Layout, filters};
 
 /// A folder.
@@ -68,14 +68,14 @@ pub struct Column {
 pub struct FileRow {
     pub name: String,
     pub icon: &'static str,
-    /// A folder's list, or a file's download.
+    /// A folder's list, or a file's page.
     pub href: Option<String>,
-    pub is_folder: bool,
     /// What it is, where the drawing does not tell.
     pub what: Option<String>,
     pub size: Option<i64>,
     pub changed: Moment,
     pub item_href: String,
+    pub encoded_path: String,
 }
 
 /// One file or folder: download, rename, delete.
@@ -101,6 +101,55 @@ pub struct FileItem {
     pub download_href: Option<String>,
     pub jupyter_href: Option<String>,
     pub new_name: String,
+    /// The folder that holds it, percent-encoded and for people.
+    pub encoded_folder: String,
+    pub folder: String,
+    /// `None` for what is no file, and where it could not be read: then why.
+    pub preview: Option<Preview>,
+    pub unreadable: Option<String>,
+    /// Its folder has curves, which are not among the runs yet.
+    pub has_curves: bool,
+    /// The run that shows them.
+    pub run_href: Option<String>,
+    /// Models that could predict on this picture: name and address.
+    pub models: Vec<(String, String)>,
+    /// Starts a JupyterLab for a notebook where none runs that could show it.
+    pub notebook_href: Option<String>,
+}
+
+/// What was selected in a folder, before it is moved, copied or deleted.
+#[derive(Debug, Template)]
+#[template(path = "files/selected.html")]
+pub struct SelectedFiles {
+    pub layout: Layout,
+    /// `move`, `copy` or `delete`, and as the button has it.
+    pub action: &'static str,
+    pub verb: &'static str,
+    pub folder: String,
+    pub encoded_folder: String,
+    pub back: String,
+    pub items: Vec<SelectedItem>,
+    /// The destination that was typed.
+    pub to: String,
+    /// What is wrong with the destination.
+    pub wrong: Option<String>,
+    pub notice: Option<String>,
+    /// Files are replaced, or folders deleted with what is in them.
+    pub is_bold: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct SelectedItem {
+    pub name: String,
+    pub encoded_path: String,
+    /// Why it was not done.
+    pub error: Option<String>,
+}
+
+impl SelectedFiles {
+    fn has_errors(&self) -> bool {
+        self.wrong.is_some() || self.items.iter().any(|item| item.error.is_some())
+    }
 }
 
 impl FilesPage {

@@ -5,7 +5,7 @@ use askama::Template;
 
 use super::{
     AdmissionPreview, EnvironmentChoice, FieldError, Fit, ImageChoice, Meter, Moment, NewSessionForm, Sentence,
-    SizeTile, Sliders, resources_line,
+    SizeTile, Sliders, SlurmFields, resources_line,
 };
 use crate::{
     model::{EndReason, Job, Session, SessionState, Timestamp, hold::Dependency, time::human_duration},
@@ -155,6 +155,7 @@ pub struct NewJob {
     /// Offered time limits (seconds).
     pub durations: Vec<i64>,
     pub meters: Vec<Meter>,
+    pub slurm_fields: SlurmFields,
     /// What it shares with the form of sessions.
     pub form: NewSessionForm,
     pub work: WorkForm,
@@ -273,6 +274,11 @@ impl NewJob {
     /// What is wrong with a field, for the line beside it.
     pub fn error(&self, field: &str) -> Option<&str> {
         self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
+    }
+
+    /// Returns whether the fields of Slurm are unfolded: something is chosen there, or wrong.
+    pub fn shows_slurm(&self) -> bool {
+        !self.form.slurm.is_empty() || self.slurm_fields.0.iter().any(|field| self.error(field.name).is_some())
     }
 
     /// Returns whether the advanced options are unfolded: some are set, or one is wrong.

@@ -35,6 +35,8 @@ pub struct OfferRow {
     pub partition: String,
     /// The machine, where the reader may see it.
     pub node: Option<String>,
+    /// What leads into a form with this place and size: `?partition=gpu&gpus=2…`.
+    pub query: String,
 }
 
 #[derive(Clone, Debug)]

@@ -35,6 +35,7 @@ mod people;
 mod plots;
 mod precisions;
 mod predictions;
+mod preview;
 mod queue;
 mod quotas;
 mod results;
@@ -44,6 +45,7 @@ mod sentence;
 mod session;
 mod sessions;
 mod settings;
+mod slurm;
 mod standalone;
 mod sweeps;
 mod usage;
@@ -70,7 +72,7 @@ pub use drawn::{Drawing, DrawnObject, LegendLine, colour_of, legend_line, legend
 pub use entry::{ApiDocs, Login, Welcome};
 pub use error::{ErrorLink, ErrorPage, Explanation, Problem, explain};
 pub use evaluation::{HeatCell, HeatMap, MeasuredSplit, shown_metric};
-pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
+pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab, SelectedFiles, SelectedItem};
 pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, InvitationRow, MemberRow};
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
@@ -100,6 +102,7 @@ pub use people::{
 pub use plots::{Plot, PlotLine, Plots, Reliability, ReliabilityBar};
 pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, ScalingLine, ScalingTable};
 pub use predictions::{PredictionCard, PredictionsPage};
+pub use preview::{Cell, CellOutput, Preview, TablePreview, TextPreview};
 pub use queue::{QueuePage, QueueRow};
 pub use quotas::{
     ChangeLine, Choice, EnteredAmount, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes,
@@ -116,6 +119,7 @@ pub use sentence::{Piece, Sentence, SentenceContext, again_with_memory, as_sente
 pub use session::{HistoryEntry, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
 pub use sessions::{BoardPage, SessionRow, SessionSearch, SessionsPage};
 pub use settings::{NewToken, OwnGroup, RegistriesForm, RegistryRow, ScopeChoice, Settings, TokenRow};
+pub use slurm::{SlurmField, SlurmFields, slurm_facts};
 pub use standalone::{Ended, TerminalPage, WaitingPage};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};
 pub use usage::{

@@ -4,11 +4,11 @@
 use askama::Template;
 use serde::Deserialize;
 
-use super::Meter;
+use super::{Meter, SlurmFields};
 use crate::{
     images::{Entry, State},
     model::{
-        Resources,
+        Resources, SlurmOptions,
         size::{GIB, MIB, human_size},
     },
     web::page::{Layout, filters},
@@ -37,6 +37,7 @@ pub struct NewSession {
     /// Offered durations in seconds: see [`NewSession::durations`].
     pub durations: Vec<i64>,
     pub meters: Vec<Meter>,
+    pub slurm_fields: SlurmFields,
     /// The size that programs without one of their own start with: a profile's name, or `custom`.
     pub usual_size: String,
     /// What is filled in: defaults at first, and what was typed after an error.
@@ -79,6 +80,9 @@ pub struct NewSessionForm {
     pub log_directory: String,
     /// Which group is charged.
     pub group: String,
+    /// Where on a Slurm cluster it runs.
+    #[serde(skip)]
+    pub slurm: SlurmOptions,
     /// Whether the browser goes to the app, where a page shows its start until it is ready.
     pub opens: bool,
 }
@@ -259,6 +263,11 @@ impl NewSession {
         self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
     }
 
+    /// Returns whether the fields of Slurm are unfolded: something is chosen there, or wrong.
+    pub fn shows_slurm(&self) -> bool {
+        !self.form.slurm.is_empty() || self.slurm_fields.0.iter().any(|field| self.error(field.name).is_some())
+    }
+
     /// Durations to offer: the usual ones below the longest, the longest, and the chosen one.
     #[must_use]
     pub fn durations(longest: i64, chosen: i64) -> Vec<i64> {
@@ -290,7 +299,7 @@ impl NewSession {
             "modules" => "Modules",
             "working_directory" => "Working directory",
             "log_directory" => "Log folder",
-            _ => "",
+            other => SlurmFields::label(other).unwrap_or_default(),
         };
         (field, label)
     }

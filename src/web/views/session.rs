@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 
-use super::{Card, Moment, resources_line, sentence::capitalised};
+use super::{Card, Moment, resources_line, sentence::capitalised, slurm_facts};
 use crate::{
     model::{GpuInventory, Session, SessionState, Timestamp, session::Placement, time::human_duration},
     web::page::{Layout, filters},
@@ -141,10 +141,13 @@ impl ShowSession {
             ("Node", placement.map(|placement| placement.node.clone())),
             ("Runs as", placement.map(|placement| placement.unix_name.clone())),
             ("Limits", placement.map(|placement| how_limits_are_held(&placement.limits))),
-            ("Exit code", session.exit_code.map(|code| code.to_string())),
-            ("Signal", session.signal.map(|signal| signal.to_string())),
         ]
         .into_iter()
+        .chain(slurm_facts(&session.spec.slurm))
+        .chain([
+            ("Exit code", session.exit_code.map(|code| code.to_string())),
+            ("Signal", session.signal.map(|signal| signal.to_string())),
+        ])
         .filter_map(|(label, value)| value.map(|value| (label, value)))
         .collect()
     }

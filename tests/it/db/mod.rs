@@ -222,6 +222,7 @@ pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
             group: None,
             modules: Vec::new(),
             image: None,
+            slurm: lyceum::model::SlurmOptions::default(),
         },
         light: false,
         cluster: "local".to_owned(),

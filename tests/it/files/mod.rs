@@ -5,6 +5,7 @@ mod corpus;
 mod folders;
 mod hanging;
 mod live;
+mod several;
 mod storage;
 mod uploads;
 

@@ -169,6 +169,7 @@ impl World {
                 group: None,
                 modules: Vec::new(),
                 image: None,
+                slurm: lyceum::model::SlurmOptions::default(),
             },
             light: true,
             cluster: "local".to_owned(),

@@ -48,6 +48,7 @@ async fn running(portal: &TestPortal) -> SessionId {
         group: None,
         modules: Vec::new(),
         image: None,
+        slurm: lyceum::model::SlurmOptions::default(),
     };
     let (app, name, cluster) = ("terminal".to_owned(), "x".to_owned(), "local".to_owned());
     let new = NewSession {

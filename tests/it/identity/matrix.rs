@@ -118,6 +118,9 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/files/roots", "", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/api/v1/files/info", "", [401, 503, 503, 503, 403, 401, 401]),
     row("POST", "/api/v1/files/folders", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("POST", "/api/v1/files/move", r#"{"paths": ["x"], "to": "y"}"#, [401, 503, 503, 503, 403, 401, 401]),
+    row("POST", "/api/v1/files/copy", r#"{"paths": ["x"], "to": "y"}"#, [401, 503, 503, 503, 403, 401, 401]),
+    row("POST", "/api/v1/files/delete", "{}", [401, 422, 422, 422, 403, 401, 401]),
     row("GET", "/api/v1/files/content", "", [401, 503, 503, 503, 403, 401, 401]),
     row("POST", "/api/v1/files/uploads", "{}", [401, 422, 422, 422, 403, 401, 401]),
     // An id gives no right: with anybody's, everybody comes to their own files alone.
@@ -141,6 +144,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/nodes", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/partitions", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/reservations", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("GET", "/api/v1/slurm/choices", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/offers", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/queue", "", [401, 200, 200, 200, 200, 401, 401]),
     // This portal does not use a batch system.
@@ -333,6 +337,9 @@ const MATRIX: &[Row] = &[
     row("GET", "/files", "", [303, 503, 503, 503, 403, 401, 303]),
     row("GET", "/files/item", "", [303, 503, 503, 503, 403, 401, 303]),
     row("GET", "/files/download", "", [303, 503, 503, 503, 403, 401, 303]),
+    row("GET", "/files/picture", "", [303, 503, 503, 503, 403, 401, 303]),
+    row("POST", "/files/selected", "a=b", [401, 404, 404, 404, 403, 401, 401]),
+    row("POST", "/files/transfer", "a=b", [401, 404, 404, 404, 403, 401, 401]),
     row("POST", "/files/folder", "a=b", [401, 503, 503, 503, 403, 401, 401]),
     row("POST", "/files/rename", "a=b", [401, 422, 422, 422, 403, 401, 401]),
     row("POST", "/files/delete", "a=b", [401, 503, 503, 503, 403, 401, 401]),

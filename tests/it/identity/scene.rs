@@ -211,6 +211,7 @@ impl Scene {
                 group: None,
                 modules: Vec::new(),
                 image: None,
+                slurm: lyceum::model::SlurmOptions::default(),
             },
             light: true,
             cluster: "local".to_owned(),

@@ -3,7 +3,7 @@
 
 use lyceum::{
     model::{Timestamp, size::GIB},
-    web::{page::Nav, views::*},
+    web::{markdown::Markdown, page::Nav, views::*},
 };
 
 use super::gallery::{NOW, Word, layout};
@@ -17,11 +17,11 @@ fn row(name: String, icon: &'static str, what: Option<String>, size: Option<i64>
         name,
         icon,
         href: (icon != "link").then(|| "/files?path=/home/alice/data%0A".to_owned()),
-        is_folder: icon == "folder",
         what,
         size,
         changed: Moment::clock(Timestamp(NOW.0 - minutes * 60_000), NOW),
         item_href: "/files/item?path=/home/alice/data%0A".to_owned(),
+        encoded_path: "/home/alice/data%0A".to_owned(),
     }
 }
 
@@ -100,5 +100,106 @@ pub fn item(word: &Word) -> FileItem {
         download_href: Some("/files/download?path=/home/alice&archive=tar".to_owned()),
         jupyter_href: None,
         new_name: word("resnet-50"),
+        encoded_folder: "/home/alice/experiments".to_owned(),
+        folder: word("/home/alice/experiments"),
+        preview: None,
+        unreadable: None,
+        has_curves: false,
+        run_href: None,
+        models: Vec::new(),
+        notebook_href: None,
     }
+}
+
+fn shown(word: &Word, name: &str, preview: Preview) -> FileItem {
+    FileItem {
+        error: None,
+        name: word(name),
+        is_folder: false,
+        holds: 0,
+        what: None,
+        size: Some(48_213),
+        open_href: None,
+        new_name: word(name),
+        preview: Some(preview),
+        ..item(word)
+    }
+}
+
+pub fn text(word: &Word) -> FileItem {
+    let lines = ["import keras", "", "def train(epochs: int) -> None:", "    for epoch in range(epochs):"];
+    let lines = lines.iter().map(|line| word(line)).collect();
+    FileItem {
+        unreadable: Some(word("/home/alice does not respond. Its file server may be down or busy.")),
+        ..shown(word, "train.py", Preview::Text(TextPreview { lines, is_cut: true }))
+    }
+}
+
+pub fn table(word: &Word) -> FileItem {
+    let row = |cells: &[&str]| cells.iter().map(|cell| word(cell)).collect::<Vec<_>>();
+    let table = TablePreview {
+        head: row(&["step", "loss", "accuracy"]),
+        rows: vec![row(&["100", "0.62", "0.81"]), row(&["200", "0.41", ""])],
+        is_cut: true,
+        hidden_columns: 3,
+    };
+    FileItem { has_curves: true, ..shown(word, "metrics.csv", Preview::Table(table)) }
+}
+
+pub fn notebook(word: &Word) -> FileItem {
+    let picture = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let cells = vec![
+        Cell::Words(Markdown::new(&word("**Fashion-MNIST** in a few lines"))),
+        Cell::Code {
+            number: Some(1),
+            source: word("model.fit(x, y)\nplot()"),
+            outputs: vec![
+                CellOutput::Text(word("Epoch 1/3")),
+                CellOutput::Picture(picture.to_owned()),
+                CellOutput::Error(word("ValueError: shapes do not match")),
+                CellOutput::Words(Markdown::new(&word("- done"))),
+            ],
+        },
+        Cell::Code { number: None, source: String::new(), outputs: Vec::new() },
+    ];
+    FileItem {
+        notebook_href: Some("/sessions/new?app=jupyter".to_owned()),
+        ..shown(word, "explore.ipynb", Preview::Notebook(cells))
+    }
+}
+
+pub fn picture(word: &Word) -> FileItem {
+    let href = "/files/picture?path=/home/alice/data%0A".to_owned();
+    FileItem {
+        models: vec![(word("resnet50-shapes"), "/models/0190?picture=/home/alice/a.png#try".to_owned())],
+        run_href: Some("/runs/0190".to_owned()),
+        ..shown(word, "square-0001.png", Preview::Picture { href })
+    }
+}
+
+pub fn selected(word: &Word) -> SelectedFiles {
+    let item = |name: &str, error: Option<&str>| SelectedItem {
+        name: word(name),
+        encoded_path: "/home/alice/data%0A".to_owned(),
+        error: error.map(word),
+    };
+    SelectedFiles {
+        layout: layout(word).at(Nav::Files),
+        action: "move",
+        verb: "Move",
+        folder: word("/home/alice/experiments"),
+        encoded_folder: "/home/alice/experiments".to_owned(),
+        back: "/files?path=/home/alice/experiments".to_owned(),
+        items: vec![item("a.txt", Some("/mnt/isilon/a.txt already exists.")), item("runs", None)],
+        to: word("/mnt/isilon"),
+        wrong: None,
+        notice: Some(word("Done: 1 of 3. The others are listed here.")),
+        is_bold: true,
+    }
+}
+
+pub fn deleted(word: &Word) -> SelectedFiles {
+    let SelectedFiles { items, .. } = selected(word);
+    let items = items.into_iter().map(|item| SelectedItem { error: None, ..item }).collect();
+    SelectedFiles { action: "delete", verb: "Delete", items, notice: None, ..selected(word) }
 }

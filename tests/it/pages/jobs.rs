@@ -100,6 +100,7 @@ pub fn new(word: &Word) -> NewJob {
         modules: like.modules,
         durations: NewSession::durations(172_800, 172_800),
         meters: meters(word),
+        slurm_fields: like.slurm_fields,
         form: NewSessionForm { duration: "172800".to_owned(), ..like.form },
         work: WorkForm {
             command: word("python train.py --epochs 10"),

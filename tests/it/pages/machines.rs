@@ -45,6 +45,7 @@ pub fn machines(word: &Word) -> MachinesPage {
         longest: "up to 1 d".to_owned(),
         partition: word("gpu"),
         node: Some(word(name)),
+        query: "?partition=gpu&gpus=2".to_owned(),
     };
     let reservation = |name: &str, is_maintenance| ReservationRow {
         name: word(name),

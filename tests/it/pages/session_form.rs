@@ -1,11 +1,24 @@
 //! The start form of a session, as the gallery draws it: filled in, and sent back with errors.
 
 use lyceum::{
-    model::{Resources, size::GIB},
+    model::{Resources, SlurmChoices, SlurmOptions, size::GIB, slurm::Choice},
     web::{page::Nav, views::*},
 };
 
 use super::gallery::{Word, layout, meters};
+
+fn slurm_fields(word: &Word) -> SlurmFields {
+    let one_of = |names: &[&str]| Choice::OneOf(names.iter().map(|name| word(name)).collect());
+    let choices = SlurmChoices {
+        partition: one_of(&["cpu", "gpu"]),
+        account: one_of(&["lab-vision"]),
+        qos: one_of(&["normal", "long"]),
+        constraint: one_of(&["a100", "nvlink"]),
+        ..SlurmChoices::default()
+    };
+    let chosen = SlurmOptions { partition: Some(word("gpu")), ..SlurmOptions::default() };
+    SlurmFields::new(Some(&choices), &chosen)
+}
 
 pub fn new_session(word: &Word) -> NewSession {
     let app = |name: &str, title: &str, description: &str| AppTile {
@@ -64,6 +77,7 @@ pub fn new_session(word: &Word) -> NewSession {
         ]),
         durations: NewSession::durations(28_800, 28_800),
         meters: meters(word),
+        slurm_fields: slurm_fields(word),
         usual_size: "1-gpu".to_owned(),
         form: NewSessionForm {
             csrf_token: word("5a1f0c"),
@@ -76,6 +90,7 @@ pub fn new_session(word: &Word) -> NewSession {
             environment: word("default"),
             duration: "28800".to_owned(),
             group: word("vision"),
+            slurm: SlurmOptions { partition: Some(word("gpu")), ..SlurmOptions::default() },
             ..NewSessionForm::default()
         },
         errors: Vec::new(),
@@ -97,6 +112,7 @@ pub fn wrong(word: &Word) -> NewSession {
                  a terminal",
             ),
             error("log_directory", "TensorBoard needs a folder of logs."),
+            error("partition", "`old` is not available to you; you can choose `cpu`, `gpu`"),
             error("image", "there is no image with this name that you may use"),
             error("name", "A name is one line of at most 64 characters."),
             error("gpus", "You may have at most 4 GPUs at once (default); this asks for 9."),

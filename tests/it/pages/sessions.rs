@@ -31,6 +31,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
             group: None,
             modules: Vec::new(),
             image: None,
+            slurm: lyceum::model::SlurmOptions::default(),
         },
         spec_is_whole: true,
         reasons: Vec::new(),

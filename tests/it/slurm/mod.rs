@@ -6,6 +6,7 @@ mod answers;
 mod batch;
 mod billing;
 mod brief;
+mod choices;
 mod clocks;
 pub mod cluster;
 mod conformance;

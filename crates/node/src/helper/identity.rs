@@ -5,7 +5,7 @@
 use lyceum_model::user::Person;
 use std::{collections::BTreeSet, ffi::CString, fs, io, path::PathBuf};
 
-use nix::unistd::{Gid, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Result, doing};
@@ -159,6 +159,17 @@ fn objection(account: &Identity) -> Option<String> {
 /// What the host's name service calls an account; `None` where it knows none of that uid.
 pub fn name_of(uid: u32) -> Option<String> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
+}
+
+/// The names of an account's groups, as far as the host knows them.
+#[must_use]
+pub fn group_names(name: &str) -> Vec<String> {
+    let groups = Identity::facts(name).map(|identity| identity.groups).unwrap_or_default();
+    groups
+        .into_iter()
+        .filter_map(|gid| Group::from_gid(Gid::from_raw(gid)).ok().flatten())
+        .map(|group| group.name)
+        .collect()
 }
 
 /// The account this process runs as.

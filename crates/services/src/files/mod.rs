@@ -165,13 +165,43 @@ impl Files {
     pub async fn rename(&self, user: &User, path: &RawPath, to: &RawPath) -> Result<(RootedPath, Entry)> {
         let (pool, rooted) = self.find(user, path).await?;
         let target = pool.rooted(to)?;
-        let request = FilesRequest::Rename { place: rooted.place.clone(), to: target.place.clone() };
-        let entry = match self.entry(&pool, &rooted, request).await {
-            Err(Error::Fault { fault: fault @ (Fault::Exists | Fault::BadName), .. }) => {
-                return Err(Error::Fault { path: target.path.shown(), fault });
+        let request = FilesRequest::Rename { place: rooted.place.clone(), to: target.place.clone(), replace: false };
+        let entry = self.entry(&pool, &rooted, request).await.map_err(|error| of_target(error, &target))?;
+        Ok((target, entry))
+    }
+
+    /// Moves something, also to another file system; over a file that is there only with `replace`.
+    pub async fn move_to(
+        &self,
+        user: &User,
+        path: &RawPath,
+        to: &RawPath,
+        replace: bool,
+    ) -> Result<(RootedPath, Entry)> {
+        let (pool, rooted) = self.find(user, path).await?;
+        let target = pool.rooted(to)?;
+        let request = FilesRequest::Rename { place: rooted.place.clone(), to: target.place.clone(), replace };
+        match self.entry(&pool, &rooted, request).await {
+            Ok(entry) => Ok((target, entry)),
+            Err(Error::Fault { fault: Fault::OtherFileSystem, .. }) => {
+                let copied = self.copy(user, path, to, replace).await?;
+                self.delete(user, path, true).await?;
+                Ok(copied)
             }
-            other => other?,
-        };
+            Err(error) => Err(of_target(error, &target)),
+        }
+    }
+
+    /// Copies a file, or a folder with everything in it; over a file that is there only with `replace`.
+    pub async fn copy(&self, user: &User, path: &RawPath, to: &RawPath, replace: bool) -> Result<(RootedPath, Entry)> {
+        let (pool, rooted) = self.find(user, path).await?;
+        let target = pool.rooted(to)?;
+        let inside = [&rooted.path.0[..], b"/"].concat();
+        if target.path.0.starts_with(&inside) {
+            return Err(Error::Fault { path: target.path.shown(), fault: Fault::BadName });
+        }
+        let request = FilesRequest::Copy { place: rooted.place.clone(), to: target.place.clone(), replace };
+        let entry = self.entry(&pool, &rooted, request).await.map_err(|error| of_target(error, &target))?;
         Ok((target, entry))
     }
 
@@ -241,6 +271,16 @@ impl Files {
         let pool = Arc::new(AgentPool::new(user, person, &self.config.storage));
         desks.insert(user.id, pool.clone());
         Ok(pool)
+    }
+}
+
+/// What is wrong with the new name is told of it.
+fn of_target(error: Error, target: &RootedPath) -> Error {
+    match error {
+        Error::Fault { fault: fault @ (Fault::Exists | Fault::BadName), .. } => {
+            Error::Fault { path: target.path.shown(), fault }
+        }
+        other => other,
     }
 }
 

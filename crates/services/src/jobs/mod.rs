@@ -16,7 +16,7 @@ use lyceum_db::{
     sessions::Event,
 };
 use lyceum_model::{
-    FieldError, Job, JobId, Role, Session, User, UserId,
+    FieldError, Job, JobId, Role, Session, SlurmOptions, User, UserId,
     hold::{Dependency, Hold, Obstacles, Pause, Prerequisite},
     job::{Attempt, Shape, Task, Visibility},
     quota::Reason,
@@ -176,7 +176,7 @@ impl Jobs {
         let node = |shape: &Shape| scheduler.largest_for(shape);
         let (task, mut like) = request.check(scheduler.has_queue().then_some(&node as _)).map_err(Error::Invalid)?;
         let each = like.resources.clone().unwrap_or_default();
-        if let Some(longest) = scheduler.longest_for(&each, &task.shape) {
+        if let Some(longest) = scheduler.longest_for(&each, &task.shape.with(&like.slurm)) {
             // Where nothing is said, no longer than its own partition lets it run.
             like.usual_seconds = Some(like.usual_seconds.unwrap_or(DEFAULT_SECONDS).min(longest));
         }
@@ -283,6 +283,7 @@ impl Jobs {
         if !is_own {
             request.variables = None;
             request.group = None;
+            request.slurm = SlurmOptions { account: None, qos: None, reservation: None, ..request.slurm };
         }
         Ok(request)
     }

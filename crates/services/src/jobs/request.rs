@@ -12,7 +12,7 @@ use super::{
 };
 use lyceum_db::jobs::JobChange;
 use lyceum_model::{
-    FieldError, Job, Resources,
+    FieldError, Job, Resources, SlurmOptions,
     description::parse_name,
     export,
     hold::Prerequisite,
@@ -59,6 +59,9 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     pub modules: Vec<String>,
+    /// Where on the Slurm cluster it runs: values from `GET /slurm/choices`. A Slurm script must not ask for others.
+    #[serde(skip_serializing_if = "SlurmOptions::is_empty")]
+    pub slurm: SlurmOptions,
     /// Environment variables.
     pub variables: Option<BTreeMap<String, String>>,
     /// The group to charge, one of your groups.
@@ -161,6 +164,7 @@ impl JobRequest {
             environment: spec.environment.clone(),
             image: spec.image.clone(),
             modules: spec.modules.clone(),
+            slurm: spec.slurm.clone(),
             variables: Some(variables).filter(|variables: &BTreeMap<_, _>| !variables.is_empty()),
             group: spec.group.clone(),
             time_limit_seconds: Some(spec.duration_seconds),
@@ -197,6 +201,8 @@ impl JobRequest {
             environment: if other.image.is_some() { other.environment } else { other.environment.or(self.environment) },
             image,
             modules: if other.modules.is_empty() { self.modules } else { other.modules },
+            // Where something else is chosen, the rest of the choice goes with it: an account has its own QOS.
+            slurm: if other.slurm.is_empty() { self.slurm } else { other.slurm },
             variables: other.variables.or(self.variables),
             group: other.group.or(self.group),
             time_limit_seconds: other.time_limit_seconds.or(self.time_limit_seconds),
@@ -284,6 +290,7 @@ impl JobRequest {
             modules: self.modules,
             duration_seconds: self.time_limit_seconds,
             usual_seconds: self.usual_seconds,
+            slurm: self.slurm,
             options: Options { log_directory: self.log_directory, ..Options::default() },
         };
         let (requeue, array, part) = (has_requeue, None, None);

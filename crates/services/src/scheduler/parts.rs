@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
 use lyceum_model::{
-    Capacity, Gpu, GpuWatch, Inventory, Machines, Queue, QueueId, Resources, SessionId, Timestamp,
+    Capacity, Gpu, GpuWatch, Inventory, Machines, Queue, QueueId, Resources, SessionId, SlurmChoices, Timestamp,
     health::NoScheduler,
     job::Shape,
     queue::ShellJob,
@@ -62,6 +62,11 @@ pub trait ClusterInfo: Send + Sync {
     /// Why this could never run here, as a sentence with the numbers; `None` where it can, or
     /// where admission knows as well. The resources are those of each node.
     fn objection(&self, _resources: &Resources, _seconds: i64, _shape: &Shape) -> Option<String> {
+        None
+    }
+
+    /// What a user may choose on the cluster, by their Unix account; `None` where there is nothing of the kind.
+    async fn choices(&self, _unix_name: &str) -> Option<SlurmChoices> {
         None
     }
 

@@ -35,7 +35,8 @@ impl Sessions {
         let standing = self.admission.standing(actor.user.id).await?;
         let app = self.apps.find(JOB).ok_or(Error::NotFound)?;
         let checked = self.check(actor, Ok(app), StartRequest { app: JOB.to_owned(), ..request }, &standing)?;
-        self.check_fit(&checked.spec, shape)?;
+        self.check_slurm(actor.user, &checked.spec.slurm, shape).await?;
+        self.check_fit(&checked.spec, &shape.with(&checked.spec.slurm))?;
         self.check_person(actor.user).await?;
         self.check_places(actor.user, &checked).await?;
         let Checked { name, mut spec, charged_group, .. } = checked;
@@ -52,7 +53,8 @@ impl Sessions {
             class: quota::Class::Job,
         };
         let dry_run = self.admission.rehearse(actor.user.id, batch.charged_group, &request).await?;
-        Ok(self.behind_reservations(dry_run, &shape.share(request.resources), request.duration_seconds, shape))
+        let shape = shape.with(&batch.spec.slurm);
+        Ok(self.behind_reservations(dry_run, &shape.share(request.resources), request.duration_seconds, &shape))
     }
 
     /// Decides about an attempt and writes it, unless it is refused.
@@ -119,6 +121,7 @@ impl Sessions {
             group,
             modules,
             image,
+            slurm,
         } = attempt.spec.clone();
         StartRequest {
             app: attempt.app.clone(),
@@ -133,6 +136,7 @@ impl Sessions {
             group,
             duration_seconds: Some(duration_seconds),
             usual_seconds: None,
+            slurm,
             options: super::Options { log_directory, ..super::Options::default() },
         }
     }

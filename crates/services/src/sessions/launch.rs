@@ -64,7 +64,7 @@ impl Sessions {
         let log_directories =
             log_directories.map(|(name, path)| (name.clone(), below_home(&person, Some(path)))).collect();
         let port = app.is_on_port().then(|| port_of(session.id));
-        let shape = task.as_ref().map(|task| task.shape.clone()).unwrap_or_default();
+        let shape = task.as_ref().map(|task| task.shape.clone()).unwrap_or_default().with(&session.spec.slurm);
         // What the program finds is what its node has.
         let resources = shape.share(session.spec.resources.clone());
         let context = Context {

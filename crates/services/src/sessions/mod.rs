@@ -285,7 +285,8 @@ impl Sessions {
         let standing = self.admission.standing(actor.user.id).await?;
         let app = self.chosen_app(actor, &request.app);
         let checked = self.check(actor, app, request, &standing)?;
-        self.check_fit(&checked.spec, &Shape::default())?;
+        self.check_slurm(actor.user, &checked.spec.slurm, &Shape::default()).await?;
+        self.check_fit(&checked.spec, &Shape::default().with(&checked.spec.slurm))?;
         self.check_person(actor.user).await?;
         self.check_places(actor.user, &checked).await?;
         let new = NewSession {
@@ -339,14 +340,16 @@ impl Sessions {
         let standing = self.admission.standing(actor.user.id).await?;
         let app = self.chosen_app(actor, &request.app);
         let checked = self.check(actor, app, request, &standing)?;
+        self.check_slurm(actor.user, &checked.spec.slurm, &Shape::default()).await?;
         self.check_places(actor.user, &checked).await?;
+        let shape = Shape::default().with(&checked.spec.slurm);
         let request = lyceum_model::quota::Request {
             duration_seconds: checked.spec.duration_seconds,
             resources: checked.spec.resources,
             class: Class::of(checked.light, false),
         };
         let dry_run = self.admission.rehearse(actor.user.id, checked.charged_group, &request).await?;
-        Ok(self.behind_reservations(dry_run, &request.resources, request.duration_seconds, &Shape::default()))
+        Ok(self.behind_reservations(dry_run, &request.resources, request.duration_seconds, &shape))
     }
 
     /// Adds to what would be decided that a reservation is in the way. The resources are those of each node.

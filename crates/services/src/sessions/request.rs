@@ -12,8 +12,8 @@ use super::{
 };
 use lyceum_db::quotas::{BillingGroups, QuotaGroup};
 use lyceum_model::{
-    FieldError, GroupId, Resources, Role, User, description::parse_name, modules, quota::Class, session::SessionSpec,
-    size::GIB,
+    FieldError, GroupId, Resources, Role, SlurmOptions, User, description::parse_name, job::Shape, modules,
+    quota::Class, session::SessionSpec, size::GIB,
 };
 use lyceum_node::apps::{App, AppKind};
 use lyceum_wire::protocol::{Directory, Errand, ErrandOutcome, Installer, OwnEnvironment};
@@ -57,6 +57,9 @@ pub struct StartRequest {
     /// is usual of its kind. The portal's own, of what it asks for by itself.
     #[serde(skip)]
     pub usual_seconds: Option<i64>,
+    /// Where on the Slurm cluster it runs: values from `GET /slurm/choices`.
+    #[serde(default, skip_serializing_if = "SlurmOptions::is_empty")]
+    pub slurm: SlurmOptions,
     #[serde(default)]
     pub options: Options,
 }
@@ -174,17 +177,15 @@ impl Sessions {
         if let Some(sentence) = image.as_deref().and_then(|name| self.objection_to_driver(name, &resources)) {
             fault("image", "driver_too_old", &sentence);
         }
+        let slurm = request.slurm.trimmed();
         let longest = standing.limits.of(&class.longest()).limit;
         let duration_seconds = request.duration_seconds.unwrap_or_else(|| {
             let usual = request.usual_seconds.unwrap_or(usual);
             let usual = longest.cap(profile.map_or(usual, |profile| profile.duration_seconds));
-            self.scheduler.longest_seconds(&resources).map_or(usual, |longest| usual.min(longest))
+            let shape = Shape::default().with(&slurm);
+            self.scheduler.longest_for(&resources, &shape).map_or(usual, |longest| usual.min(longest))
         });
-        if duration_seconds < 60 {
-            fault("duration_seconds", "too_small", &format!("a {what} must last at least 60 seconds"));
-        } else if duration_seconds > MAX_DURATION {
-            fault("duration_seconds", "too_large", &format!("a {what} can last at most ten years"));
-        }
+        check_duration(duration_seconds, what, &mut fault);
         let uses_environment = app.is_some_and(|app| app.uses_environment);
         let takes_environment = app.is_some_and(App::takes_environment);
         let asked = request.environment.as_deref().map(str::trim).filter(|name| !name.is_empty() && takes_environment);
@@ -235,6 +236,7 @@ impl Sessions {
             group: charged.map(|group| group.name.clone()),
             modules,
             image,
+            slurm,
         };
         Ok(Checked { app: request.app, name, spec, light, charged_group: charged.map(|group| group.id) })
     }
@@ -262,6 +264,34 @@ impl Sessions {
         }
         let unknown = names.iter().find(|name| !known.may_be(name))?;
         Some(("unknown_module", format!("unknown module `{unknown}`: GET /modules lists those available")))
+    }
+
+    /// Whether the user may choose what they chose of the cluster, in the fields of a request or in the lines of a
+    /// script, where `shape` has them.
+    pub(super) async fn check_slurm(&self, user: &User, chosen: &SlurmOptions, shape: &Shape) -> Result<(), Error> {
+        if chosen.is_empty() && shape.options.is_empty() {
+            return Ok(());
+        }
+        let person = self.scheduler.person(&PortalUser::from(user)).await?;
+        let Some(choices) = self.scheduler.choices(&person.unix_name).await else {
+            let message = "this portal does not use Slurm; omit this field";
+            let fault = |name: &str| FieldError::new(format!("slurm.{name}"), "not_available", message);
+            let faults: Vec<_> = chosen.chosen().map(|(name, _)| fault(name)).collect();
+            return if faults.is_empty() { Ok(()) } else { Err(Error::Invalid(faults)) };
+        };
+        let mut faults = choices.faults(chosen);
+        for (name, value) in chosen.entries() {
+            let Some(of_script) = shape.option(name) else { continue };
+            if value.is_some_and(|value| value != of_script) {
+                let message = format!("the script asks for `--{name}={of_script}`: omit this field, or that line");
+                faults.push(FieldError::new(format!("slurm.{name}"), "ambiguous", message));
+            } else if let Some((_, why)) =
+                choices.objection(name, of_script).filter(|_| choices.listed.contains(&name) && value.is_none())
+            {
+                faults.push(FieldError::new("script", "not_allowed", format!("`--{name}={of_script}`: {why}")));
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(Error::Invalid(faults)) }
     }
 
     /// Looks, as the person, whether the directories of a request are there for them, and an
@@ -309,6 +339,14 @@ impl Sessions {
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(Error::Invalid(faults)) }
+    }
+}
+
+fn check_duration(seconds: i64, what: &str, fault: &mut dyn FnMut(&str, &str, &str)) {
+    if seconds < 60 {
+        fault("duration_seconds", "too_small", &format!("a {what} must last at least 60 seconds"));
+    } else if seconds > MAX_DURATION {
+        fault("duration_seconds", "too_large", &format!("a {what} can last at most ten years"));
     }
 }
 

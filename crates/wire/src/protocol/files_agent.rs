@@ -61,8 +61,15 @@ pub enum FilesRequest {
     Look { place: FileLocation },
     /// Answers `Entry`.
     MakeFolder { place: FileLocation },
-    /// Never over something that is there. Answers `Entry`.
-    Rename { place: FileLocation, to: FileLocation },
+    /// Over something that is there only with `replace`, and then over a file alone. Answers `Entry`.
+    Rename {
+        place: FileLocation,
+        to: FileLocation,
+        #[serde(default)]
+        replace: bool,
+    },
+    /// With everything in it; the same of what is there. Answers `Entry`, and `Working` before.
+    Copy { place: FileLocation, to: FileLocation, replace: bool },
     /// Answers `Done`. A folder that holds something goes only with `all`.
     Delete { place: FileLocation, all: bool },
     /// Answers `Content`, then the content. `tag` is that of the entry that was looked at.

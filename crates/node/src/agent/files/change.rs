@@ -1,5 +1,5 @@
 //! Making folders, renaming, deleting. Each names its thing by the folder that holds it and
-//! one name, so that the last part of a path is never followed; nothing is ever overwritten.
+//! one name, so that the last part of a path is never followed; nothing is overwritten here.
 
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -41,7 +41,7 @@ pub fn move_to(source: &OwnedFd, name: &RawPath, target: &OwnedFd, new: &RawPath
     }
 }
 
-fn moved(err: Errno) -> super::RequestError {
+pub fn moved(err: Errno) -> super::RequestError {
     match err {
         Errno::XDEV => Fault::OtherFileSystem.into(),
         // A folder into itself.
@@ -67,7 +67,7 @@ pub fn delete(talk: &mut PortalChannel, root: &OwnedFd, path: &RawPath, all: boo
 }
 
 /// Deletes everything in a folder, without following links or entering other file systems.
-fn empty(talk: &mut PortalChannel, parent: BorrowedFd<'_>, name: &std::ffi::CStr, depth: usize) -> Result<()> {
+pub fn empty(talk: &mut PortalChannel, parent: BorrowedFd<'_>, name: &std::ffi::CStr, depth: usize) -> Result<()> {
     if depth > MAX_DEPTH {
         return Err(Fault::TooDeep.into());
     }

@@ -8,6 +8,7 @@
 mod beneath;
 mod change;
 mod content;
+mod copy;
 mod inspect;
 mod list;
 mod measure;
@@ -91,8 +92,15 @@ fn answer(talk: &mut PortalChannel, launch: &FilesLaunch, request: FilesRequest)
             let entry = change::make_folder(&open(&place)?, &place.path)?;
             Ok(FilesAnswer::Entry { entry })
         }
-        FilesRequest::Rename { place, to } => {
-            let entry = change::rename((&open(&place)?, &place.path), (&open(&to)?, &to.path))?;
+        FilesRequest::Rename { place, to, replace } => {
+            let (from, target) = (open(&place)?, open(&to)?);
+            let rename = if replace { copy::rename_over } else { change::rename };
+            let entry = rename((&from, &place.path), (&target, &to.path))?;
+            Ok(FilesAnswer::Entry { entry })
+        }
+        FilesRequest::Copy { place, to, replace } => {
+            let (from, target) = (open(&place)?, open(&to)?);
+            let entry = copy::copy(talk, (&from, &place.path), (&target, &to.path), replace)?;
             Ok(FilesAnswer::Entry { entry })
         }
         FilesRequest::Delete { place, all } => {

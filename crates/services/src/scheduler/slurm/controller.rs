@@ -222,7 +222,7 @@ impl Controller {
 
     /// Takes over what the nodes have all together.
     fn count(&self, nodes: &[Node]) {
-        let nodes = size::eligible(nodes, &self.settings.partition);
+        let nodes = size::reachable(nodes, &self.settings);
         if nodes.is_empty() {
             return;
         }

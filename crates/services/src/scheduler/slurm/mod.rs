@@ -7,6 +7,7 @@
 pub mod accounting;
 mod accounts;
 pub mod assoc_mgr;
+mod choices;
 mod controller;
 mod ending;
 mod job;
@@ -113,6 +114,8 @@ struct Shared {
     turned_away: Mutex<HashSet<SessionId>>,
     /// What sbatch said of jobs that it accepted.
     words: Mutex<HashMap<SessionId, String>>,
+    /// What users may choose.
+    lister: Arc<choices::Lister>,
 }
 
 #[derive(Clone, Copy)]
@@ -135,9 +138,9 @@ impl Slurm {
             tracing::warn!("size of the cluster unknown until Slurm responds");
         }
         let (handed_in, told, past_starts, turns) = Default::default();
-        let (full, turned_away, words) = Default::default();
+        let (full, turned_away, words, lister) = Default::default();
         let shared =
-            Shared { config, marks, controller, handed_in, told, past_starts, turns, full, turned_away, words };
+            Shared { config, marks, controller, handed_in, told, past_starts, turns, full, turned_away, words, lister };
         Self { shared: Arc::new(shared) }
     }
 
@@ -191,6 +194,9 @@ impl LifeCycle for Slurm {
         let granted = launch.seconds.saturating_add(MARGIN);
         let longest = size::longest(&nodes, &size::of_one_node(&each, shape)).unwrap_or(granted);
         let run_directory = this.run_directory(session);
+        // They were counted among all nodes of the cluster; a model that its own nodes do not have is not asked for.
+        let is_there = |gpu: &Gpu| nodes.iter().any(|node| node.gpus.iter().any(|(model, _)| *model == gpu.model));
+        let gpus = if launch.gpus.iter().all(is_there) { &launch.gpus[..] } else { &[] };
         let submission = submit::options(&submit::Job {
             settings: &this.config.settings,
             name: &launch.name,
@@ -198,7 +204,7 @@ impl LifeCycle for Slurm {
             mark: &this.marks.of(session, launch.person.uid),
             resources: &each,
             shape,
-            gpus: &launch.gpus,
+            gpus,
             has_models: 1 < size::models(&nodes),
             is_command: matches!(launch.app.program, Program::Exec { .. }),
             seconds: granted.min(longest),

@@ -4,15 +4,16 @@ use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{MARGIN, Slurm, listing, machines, size, submit};
-use crate::scheduler::{BatchQueue, ClusterInfo, Error, Person, Result};
+use super::{MARGIN, Slurm, choices, listing, machines, size, submit};
+use crate::scheduler::{BatchQueue, ClusterInfo, Error, Person, Result, local::blocking};
 use lyceum_model::{
-    Capacity, Inventory, Machines, Queue, QueueId, Resources, SessionId, Timestamp,
+    Capacity, Inventory, Machines, Queue, QueueId, Resources, SessionId, SlurmChoices, Timestamp,
     job::Shape,
     queue::{Part, ShellJob},
     quota::Reason,
     reservation,
 };
+use lyceum_node::helper::identity;
 use lyceum_wire::protocol::{BatchEnd, BatchOrder};
 
 /// How long somebody who looks at the nodes waits for a new answer.
@@ -67,6 +68,19 @@ impl ClusterInfo for Slurm {
     fn objection(&self, resources: &Resources, seconds: i64, shape: &Shape) -> Option<String> {
         let view = self.shared.controller.view();
         size::objection_to(&self.shared.eligible_for(&view, shape), resources, seconds, shape)
+    }
+
+    async fn choices(&self, unix_name: &str) -> Option<SlurmChoices> {
+        let settings = &self.shared.config.settings;
+        let listed = self.shared.lister.listed(settings).await;
+        let name = unix_name.to_owned();
+        let groups = if listed.as_ref().is_some_and(|listed| listed.asks_groups()) {
+            blocking(move || Ok(identity::group_names(&name))).await.unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let now = self.shared.config.clock.now();
+        Some(choices::choices(listed.as_deref(), settings, (unix_name, &groups), now))
     }
 
     fn faults(&self) -> Vec<(&'static str, String)> {

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use lyceum_model::setting::{list, seconds};
 
@@ -43,6 +43,42 @@ pub struct Settings {
     pub arguments: Vec<String>,
     /// Who keeps the quotas.
     pub quotas: Quotas,
+    /// What users may choose for a session or a job.
+    pub choices: Choices,
+}
+
+/// The values that users may choose, of those that Slurm lets them use. Left out: all of these; empty: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Choices {
+    #[serde(deserialize_with = "some_list")]
+    pub partitions: Option<Vec<String>>,
+    #[serde(deserialize_with = "some_list")]
+    pub accounts: Option<Vec<String>>,
+    #[serde(deserialize_with = "some_list")]
+    pub qos: Option<Vec<String>>,
+    #[serde(deserialize_with = "some_list")]
+    pub reservations: Option<Vec<String>>,
+    /// Features of nodes.
+    #[serde(deserialize_with = "some_list")]
+    pub constraints: Option<Vec<String>>,
+}
+
+impl Choices {
+    /// Each with the option of `sbatch` that it is for, and with its key.
+    pub(super) fn entries(&self) -> [(&'static str, &'static str, Option<&Vec<String>>); 5] {
+        [
+            ("partition", "partitions", self.partitions.as_ref()),
+            ("account", "accounts", self.accounts.as_ref()),
+            ("qos", "qos", self.qos.as_ref()),
+            ("reservation", "reservations", self.reservations.as_ref()),
+            ("constraint", "constraints", self.constraints.as_ref()),
+        ]
+    }
+}
+
+fn some_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    list(deserializer).map(Some)
 }
 
 /// Who says how much somebody may have.
@@ -76,6 +112,7 @@ impl Default for Settings {
             interval: 10,
             arguments: Vec::new(),
             quotas: Quotas::Portal,
+            choices: Choices::default(),
         }
     }
 }
@@ -156,6 +193,12 @@ impl Settings {
                     "with quotas = \"mirror\" each group needs its own account; `{twice}` belongs to two groups"
                 );
                 fault("accounts", &what);
+            }
+        }
+        for (_, key, listed) in self.choices.entries() {
+            let is_name = |name: &String| !name.is_empty() && !name.starts_with('-') && name.bytes().all(is_in_account);
+            if !listed.is_none_or(|listed| listed.iter().all(is_name)) {
+                fault(&format!("choices.{key}"), "must be names of letters, digits, `-`, `_`, `.`, `+`, `@` and `:`");
             }
         }
         if !(2..=300).contains(&self.interval) {
@@ -243,6 +286,13 @@ mod tests {
                 Settings {
                     quotas: Quotas::Mirror,
                     accounts: ["vision", "speech"].map(|group| (group.to_owned(), "lab".to_owned())).into(),
+                    ..Settings::default()
+                },
+            ),
+            (
+                "choices.qos",
+                Settings {
+                    choices: Choices { qos: Some(vec!["a,b".to_owned()]), ..Choices::default() },
                     ..Settings::default()
                 },
             ),

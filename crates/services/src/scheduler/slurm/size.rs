@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::sinfo::Node;
+use super::{settings::Settings, sinfo::Node};
 use lyceum_model::{Capacity, Gpu, GpuInventory, Resources, job::Shape, size::human_size};
 
 impl Node {
@@ -28,6 +28,17 @@ pub(super) fn eligible<'a>(nodes: &'a [Node], partitions: &str) -> Vec<&'a Node>
     let is_meant =
         |node: &&Node| if named.is_empty() { node.by_default } else { named.contains(&node.partition.as_str()) };
     nodes.iter().filter(is_meant).collect()
+}
+
+/// The nodes that any job of ours may get: besides those, of all partitions that users may choose.
+pub(super) fn reachable<'a>(nodes: &'a [Node], settings: &Settings) -> Vec<&'a Node> {
+    let usual = eligible(nodes, &settings.partition);
+    if usual.is_empty() {
+        return usual;
+    }
+    let listed = settings.choices.partitions.as_ref();
+    let may_be = |node: &&Node| node.is_up && listed.is_none_or(|listed| listed.contains(&node.partition));
+    usual.into_iter().chain(nodes.iter().filter(may_be)).collect()
 }
 
 /// What of it a single node has to hold, as far as that is known.
