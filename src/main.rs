@@ -14,7 +14,8 @@ use lyceum::{
     app::App,
     check, client,
     config::{Config, Environment},
-    datasets, demo, inherited,
+    datasets::{self, build::standard::StandardSet},
+    demo, inherited,
     model::Clock,
     start, telemetry,
 };
@@ -76,7 +77,7 @@ enum Verb {
     Completion { shell: clap_complete::Shell },
     /// Write the manual pages of all commands into a directory.
     Man { directory: PathBuf },
-    /// Build or inspect a dataset from a folder, a list or an archive of images.
+    /// Build or inspect a dataset from a folder, a list or an archive of images, or build a standard set.
     Dataset {
         #[command(subcommand)]
         verb: DatasetVerb,
@@ -129,6 +130,24 @@ enum DatasetVerb {
         spec: Option<PathBuf>,
         /// Number of threads. Default: the number of available cores.
         #[arg(long, value_name = "N")]
+        threads: Option<usize>,
+    },
+    /// Build MNIST, Fashion-MNIST or CIFAR-10 as published. Without a name, list the sets and where their files are.
+    Standard {
+        /// mnist, fashion-mnist or cifar-10.
+        #[arg(requires = "output")]
+        set: Option<StandardSet>,
+        /// The directory of the dataset. It must not exist.
+        #[arg(long, value_name = "DIR", requires = "set")]
+        output: Option<PathBuf>,
+        /// A folder with the published files, or with a folder of the set's name that has them.
+        #[arg(long, value_name = "DIR")]
+        directory: Option<PathBuf>,
+        /// The address of a folder of such sets, instead of the publisher's.
+        #[arg(long, value_name = "URL", requires = "set")]
+        mirror: Option<String>,
+        /// Number of threads. Default: the number of available cores.
+        #[arg(long, value_name = "N", requires = "set")]
         threads: Option<usize>,
     },
     /// Show what a source would be read as: layout, splits, classes and notes. Nothing is built.
@@ -232,6 +251,15 @@ fn run(command: Command) -> Result<ExitCode> {
                 None => SpecSource::Text(text()?.to_owned()),
             };
             run(&given, threads, &mut io::stdout())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Dataset { verb: DatasetVerb::Standard { set, output, directory, mirror, threads } } => {
+            use datasets::build::command::{list_standard, run, standard_spec};
+            let (directory, out) = (directory.as_deref(), &mut io::stdout());
+            match set.zip(output) {
+                None => list_standard(directory, out),
+                Some((set, output)) => run(&standard_spec(set, &output, directory, mirror.as_deref()), threads, out)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
         Verb::Dataset { verb: DatasetVerb::Inspect { source, json } } => {

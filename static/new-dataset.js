@@ -14,6 +14,18 @@ function show() {
   for (const field of $$(".split-field", form)) field.hidden = value("splits") !== "folders";
 }
 
+// A standard set is built as published, unless somebody changes what this fills in.
+function fill() {
+  const set = $("#set", form).selectedOptions[0];
+  if (source() !== "standard" || !set) return;
+  for (const name of ["width", "height"]) $(`#${name}`, form).value = set.dataset.side;
+  $("#channels", form).value = set.dataset.channels;
+  $("#validation_percent", form).value = "10";
+  $('[name="keep_duplicates"]', form).checked = true;
+  const titles = [...$("#set", form).options].map((option) => option.textContent);
+  if (!value("name") || titles.includes(value("name"))) $("#name", form).value = set.textContent;
+}
+
 let timer = null;
 function draw() {
   clearTimeout(timer);
@@ -36,6 +48,7 @@ function draw() {
 
 form.addEventListener("input", (event) => {
   if (["source", "splits"].includes(event.target.name)) show();
+  if (["source", "set"].includes(event.target.name)) fill();
   if (["source", "path", "width", "height", "channels"].includes(event.target.name)) draw();
 });
 $("#path", form)?.addEventListener("change", () => {

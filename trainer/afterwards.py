@@ -16,15 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, evaluate, files, pixels, progress, saved, sources, threads
+from . import backend, evaluate, files, own, pixels, progress, saved, sources, threads
 from .data import Data, Part, Sample
 from .errors import NO_BACKEND, Stop, bad_data
 from .folder import Folder, Unfit
 from .pixels import RESIZES, Broken, Shape
 
 BATCH = 32
+_DRAWN = ("segmentation", "reconstruction")  # answered by pictures
 MOST = 20_000  # pictures of folders
-_TASKS = ("classification", "segmentation", "detection")
+_TASKS = ("classification", "segmentation", "detection", "regression", "reconstruction")
 
 
 @dataclass
@@ -81,7 +82,7 @@ def evaluated(config: dict[str, Any], path: Path, output: Path) -> dict[str, Any
     data = sources.load(config, workers)
     if data.classes != trained.labels:
         raise bad_data(f"the {len(trained.labels)} classes of the model differ from the classes of the data", "MODEL")
-    return evaluate.written(trained.model, data, output, config["batch_size"], workers)
+    return evaluate.written(trained.model, data, output, config["batch_size"], workers, of_file=own.of(config))
 
 
 def predicted(
@@ -93,8 +94,8 @@ def predicted(
     if top < 1:
         raise Stop(1, "must be at least 1", "--top")
     trained = load(path)
-    if trained.task == "segmentation" and output is None:
-        raise Stop(1, "is required for segmentation, because masks are written as files", "--output")
+    if trained.task in _DRAWN and output is None:
+        raise Stop(1, f"is required for {trained.task}, because images are written as files", "--output")
     listed = [one for image in images for one in _pictures(image, trained.labels)]
     answers: list[dict[str, Any]] = []
     scored = _Scored(trained)
@@ -207,9 +208,15 @@ def files_name(path: Path) -> str:
 def _answer(
     trained: Trained, found: np.ndarray, number: int, top: int, output: Path | None, least: float | None
 ) -> dict[str, Any]:
-    if trained.task != "segmentation":
+    if trained.task not in _DRAWN:
         return answer(trained, found, top, least)
     assert output is not None
+    if trained.task == "reconstruction":
+        from .tasks.reconstruction import drawn as picture
+
+        name = f"output-{number:05d}.png"
+        files.replace(output / name, picture(found).save)
+        return {"image": name}
     name = f"mask-{number:05d}.png"
     drawn = mask(found)
     files.replace(output / name, pixels.Image.fromarray(drawn).save)
@@ -223,6 +230,8 @@ def answer(trained: Trained, found: np.ndarray, top: int, least: float | None = 
     if trained.task == "classification":
         best = np.argsort(-found, kind="stable")[:top]
         return {"top": [{"class": labels[i], "probability": float(found[i])} for i in best]}
+    if trained.task == "regression":
+        return {"values": [{"output": name, "value": float(value)} for name, value in zip(labels, found)]}
     from .tasks.detection import SHOWN, boxes
 
     shown = [box for box in boxes(found) if box[5] >= (SHOWN if least is None else least)]

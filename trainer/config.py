@@ -31,16 +31,21 @@ _PLACES: dict[str, tuple[set[str], set[str]]] = {
     "shapes": (set(), {"count"}),
 }
 _PATHS = ("path", "root", "images", "labels", "test_images", "test_labels")
-_METRICS = {
+METRICS = {
     "classification": ("accuracy", "loss"),
     "segmentation": ("iou", "accuracy", "loss"),
     "detection": ("map50", "map50_95", "loss"),
+    "regression": ("loss", "mae", "rmse", "r2"),
+    "reconstruction": ("loss", "mse", "mae", "psnr"),
 }
+_OF_A_PICTURE = (
+    *("lenet", "small-cnn", "alexnet", "vgg-16", "googlenet", "resnet-18", "resnet-50"),
+    *("mobilenet-v3", "efficientnet-b0", "vit-tiny"),
+)
 NETWORKS = {
-    "classification": (
-        *("lenet", "small-cnn", "alexnet", "vgg-16", "googlenet", "resnet-18", "resnet-50"),
-        *("mobilenet-v3", "efficientnet-b0", "vit-tiny"),
-    ),
+    "classification": _OF_A_PICTURE,
+    "regression": _OF_A_PICTURE,
+    "reconstruction": ("autoencoder", "u-net"),
     "segmentation": ("u-net",),
     "detection": ("centres",),
 }
@@ -161,7 +166,7 @@ def _between(config: Config, given: dict[str, Any]) -> None:
         raise bad_config("data.test_images", "and data.test_labels must be set together")
     if data["validation_percent"] + data["test_percent"] > 95:
         raise bad_config("data.test_percent", "leaves less than 5 percent for training")
-    if task != "classification" and data["kind"] not in ("dataset", "shapes"):
+    if task in ("segmentation", "detection") and data["kind"] not in ("dataset", "shapes"):
         raise bad_config("task", f"{task} needs data of the kind dataset or shapes, not {data['kind']}")
 
     if "file" in network and ("name" in network or "pretrained" in network):
@@ -187,6 +192,7 @@ def _between(config: Config, given: dict[str, Any]) -> None:
     if task != "classification" and config["class_weights"] != "none":
         raise bad_config("class_weights", "is only supported for classification")
     if config["metric"] == "auto":
-        config["metric"] = _METRICS[task][0]
-    elif config["metric"] not in _METRICS[task]:
-        raise bad_config("metric", f"must be one of {', '.join(_METRICS[task])} for {task}")
+        # A file may say which it is.
+        config["metric"] = "auto" if "file" in network else METRICS[task][0]
+    elif config["metric"] not in METRICS[task]:
+        raise bad_config("metric", f"must be one of {', '.join(METRICS[task])} for {task}")

@@ -64,6 +64,7 @@ class Data:
     deviation: list[float] | None = None
     problems: list[tuple[str, str]] = field(default_factory=list)  # name, reason
     fingerprint: str = ""  # of the manifest, where there is one
+    target: Callable[[Sample], np.ndarray] | None = None  # regression, reconstruction: what is to be predicted
 
     @property
     def evaluated(self) -> list[str]:

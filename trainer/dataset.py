@@ -20,6 +20,7 @@ from .folder import Folder, Unfit
 from .pixels import RESIZES, Broken, Shape
 
 VERSION = 2
+KINDS = ("classification", "detection", "segmentation")
 _LARGEST_TABLE = 1 << 30  # bytes
 
 
@@ -40,7 +41,9 @@ def dataset(config: dict[str, Any], threads: int) -> Data:
 
 def _read(root: Folder, config: dict[str, Any], threads: int) -> Data:
     about = _about(root)
-    if about["kind"] != config["task"]:
+    # The labels of a classification can be numbers, and any picture can be its own truth.
+    fits = {"regression": ("classification",), "reconstruction": KINDS}.get(config["task"], (config["task"],))
+    if about["kind"] not in fits:
         raise bad_config("task", f"the dataset is for {about['kind']}, not for {config['task']}")
     image = about["image"]
     shape = Shape(image["height"], image["width"], image["channels"], image["resize"])
@@ -74,7 +77,7 @@ def _about(root: Folder) -> dict[str, Any]:
         raise bad_data(f"{root.path}/dataset.json is damaged", "data.path") from None
     if version != VERSION:
         raise bad_data(f"{root.path} has format version {version}; this program reads version {VERSION}", "data.path")
-    if kind not in ("classification", "detection", "segmentation"):
+    if kind not in KINDS:
         raise bad_data(f"{root.path} has an unknown kind, {kind!r}", "data.path")
     return about
 

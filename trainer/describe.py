@@ -24,7 +24,7 @@ def described(model: Any, config: dict[str, Any]) -> dict[str, Any]:
 
     return {
         "layers": rows,
-        "warnings": networks.warnings(model),
+        "warnings": networks.warnings(model, config),
         "parameters": {"trainable": trainable, "fixed": others, "total": trainable + others},
         "macs": sum(row["macs"] for row in rows),
         "memory": {"weights": weights, "activations": 2 * values * width, "total": weights + 2 * values * width},

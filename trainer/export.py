@@ -161,11 +161,11 @@ def _card(trained: afterwards.Trained, path: Path, about: dict[str, Any]) -> str
     snapshot = next((entry for entry in entries if entry.get("file") == path.name), {})
     metrics = _fields(snapshot.get("metrics"))
     metrics = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    shape = trained.shape
+    shape, what = trained.shape, "outputs" if trained.task == "regression" else "classes"
     lines = [
         f"# {config.get('name') or path.stem}",
         "",
-        f"A model for {trained.task} with {len(trained.labels)} classes (`labels.txt`, in the order of the outputs).",
+        f"A model for {trained.task} with {len(trained.labels)} {what} (`labels.txt`, in the order of the outputs).",
         "",
         f"* Input: float32, N × {shape.height} × {shape.width} × {shape.channels}, values 0 to 255; normalisation is part of the model. Images are resized with “{shape.resize}”.",
         f"* Output: {_output(trained)}",
@@ -194,6 +194,8 @@ def _output(trained: afterwards.Trained) -> str:
     return {
         "classification": "a probability for each class.",
         "segmentation": "a probability for each class at each pixel.",
+        "regression": f"{len(trained.labels)} numbers, named in `labels.txt`.",
+        "reconstruction": "the image, values 0 to 1.",
         "detection": "for each cell of 4 × 4 pixels a peak for each class, then the position in the cell (x, y) and the logarithms of width and height in cells.",
     }[trained.task]
 

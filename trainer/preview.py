@@ -10,7 +10,7 @@ from PIL import Image
 
 from . import loader, sources, threads
 from .augment import augment, is_on, stream
-from .data import Sample
+from .data import Data, Sample
 from .files import replace
 
 COUNT = 8
@@ -28,10 +28,17 @@ def drawn(config: dict[str, Any], folder: Path) -> dict[str, Any]:
         names = {"original": f"original-{number}.png", "augmented": f"augmented-{number}.png"}
         _write(folder / names["original"], sample)
         _write(folder / names["augmented"], changed)
-        label = data.classes[sample.label] if sample.label >= 0 else None
+        label = _label(sample, data)
         boxes = None if changed.boxes is None else changed.boxes
         listed.append({"path": part.names[int(i)], "label": label, "boxes": boxes} | names)
     return {"samples": listed, "augmentation": rules}
+
+
+def _label(sample: Sample, data: Data) -> str | None:
+    if data.task == "regression":
+        assert data.target is not None
+        return ", ".join(f"{value:g}" for value in data.target(sample))
+    return data.classes[sample.label] if sample.label >= 0 else None
 
 
 def _write(path: Path, sample: Sample) -> None:

@@ -87,6 +87,12 @@ class Model:
         with self.batches.request() as answer:
             found, size = answer(pixels.read(io.BytesIO(picture), self.trained.shape).astype(np.float32))
         took = {"milliseconds": round((time.perf_counter() - begun) * 1000, 3), "batch": size}
+        if self.trained.task == "reconstruction":
+            from .tasks.reconstruction import drawn as picture
+
+            output = io.BytesIO()
+            picture(found).save(output, "PNG")
+            return {"image": base64.b64encode(output.getvalue()).decode()} | took
         if self.trained.task != "segmentation":
             return afterwards.answer(self.trained, found, top, least) | took
         mask = afterwards.mask(found)

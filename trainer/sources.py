@@ -46,6 +46,10 @@ def load(config: dict[str, Any], threads: int) -> Data:
     data.task = config["task"]
     if "train" in data.parts:
         data.parts["train"] = limited(data.parts["train"], config["data"].get("limit"), config["data"]["seed"])
+    if data.task in ("regression", "reconstruction"):
+        from . import own, tasks
+
+        data = tasks.of(data.task).prepared(data, own.of(config))
     return checked(data)
 
 
@@ -258,6 +262,8 @@ def digits(config: dict[str, Any], threads: int) -> Data:
 
 def generated(config: dict[str, Any], threads: int) -> Data:
     shape, task, seed = shape_of(config, 64, 64, 3), config["task"], config["data"]["seed"]
+    if task in ("regression", "reconstruction"):
+        task = "classification"  # of which they are made
     if min(shape.height, shape.width) < 24:
         raise bad_data("must be at least 24 × 24 for generated shapes", "image")
 

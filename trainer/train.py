@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, checkpoints, evaluate, folder, held_gpus, loader, policies, program, progress, saved, sources
+from . import backend, checkpoints, evaluate, folder, held_gpus, loader, own, policies, program, progress, saved, sources
 from . import tasks, threads, together
-from .config import Config
+from .config import METRICS, Config
 from .data import Data
 from .errors import DIVERGED, DONE, TERMINATED, Stop, bad_config, bad_data
 from .events import Nowhere, Writer
@@ -121,13 +121,19 @@ class _Training:
     ):
         self.config, self.data, self.output, self.workers = config, data, output, workers
         self.devices, self.place, self.stopping, self.speed = devices, place, stopping, Speed()
-        self.task = tasks.of(data.task)
+        self.task, self.own = tasks.of(data.task), own.of(config)
         self.snapshots = output / "checkpoints"
         self.steps = loader.steps_per_epoch(len(data.parts["train"]), config["batch_size"])
         updates = math.ceil(config["epochs"] * self.steps / config["accumulation"])
         self.rates = policies.rates(config["learning_rate"], updates)
         self.every = config["events"].get("every_steps", max(1, self.steps // 20))
         self.metric = config["metric"]
+        self.sign = 1 if self.metric in self.task.HIGHER_IS_BETTER else -1
+        if self.metric == "auto":
+            usual = METRICS[data.task][0]
+            direction = "max" if usual in self.task.HIGHER_IS_BETTER else "min"
+            self.metric, direction = self.own.monitor or (usual, direction)
+            self.sign = 1 if direction == "max" else -1
         identity = checkpoints.identity(config, data.classes, len(data.parts["train"]))
         if checkpoints.plain(place.agreed(identity)) != checkpoints.plain(identity):
             raise bad_data("the images on this machine differ from those on the first machine", "data")
@@ -171,7 +177,12 @@ class _Training:
         from . import describe, networks, optimizers
 
         model = networks.build(self.config, self.data)
-        model.compile(optimizer=optimizers.make(self.config), jit_compile="auto", **self.task.COMPILE)
+        how = dict(self.task.COMPILE)
+        if self.own.loss is not None:
+            how["loss"] = self.own.loss
+        if self.own.metrics:
+            how["metrics"] = self.own.metrics
+        model.compile(optimizer=optimizers.make(self.config), jit_compile="auto", **how)
         if self.place.leads:
             about = describe.described(model, self.config)
             write_json(self.output / "model_summary.json", about)
@@ -180,10 +191,7 @@ class _Training:
         return model
 
     def _loaded(self, file: str) -> Any:
-        from . import networks
-
-        if "file" in self.config["network"]:
-            networks.load_file(Path(self.config["network"]["file"]))  # its layers must be known
+        own.of(self.config)  # its layers, loss and metrics must be known
         return saved.resumed(self.snapshots / file)
 
     def _class_weights(self) -> dict[int, float] | None:
@@ -245,7 +253,7 @@ class _Training:
             self.poll()
         split = "val" if "val" in data.parts else "test"
         with self.place.own(self.model) as model:
-            measure = evaluate.measured(model, data, split, config["batch_size"], self.workers, self.poll)
+            measure = evaluate.measured(model, data, split, config["batch_size"], self.workers, self.poll, self.own)
         metrics = self.place.agreed(measure.metrics())
         learnt = {name: total / self.sums["count"] for name, total in self.sums.items() if name != "count"}
         self.epoch, self.batch, self.sums, self.window = self.epoch + 1, 0, {}, {}
@@ -262,7 +270,10 @@ class _Training:
         for number, state in enumerate(self.seeds):  # dropout, too, depends on where we stand alone
             state.assign([self.config["seed"] + number, self.step])
         self.model.reset_metrics()
-        result = self.model.train_on_batch(images, truth, class_weight=self.weights, return_dict=True)
+        try:
+            result = self.model.train_on_batch(images, truth, class_weight=self.weights, return_dict=True)
+        except Exception as error:
+            raise self.own.said(error) or error from error
         values = {name: float(value) for name, value in result.items()}
         self.step, self.batch = self.step + 1, self.batch + 1
         for sums in (self.sums, self.window):
@@ -301,9 +312,8 @@ class _Training:
 
     def _better(self, metrics: dict[str, float]) -> bool:
         value, best = metrics[self.metric], self.index["best_value"]
-        sign = 1 if self.metric in self.task.HIGHER_IS_BETTER else -1
         # The first is the best so far; one that only moves within min_delta is not waited for.
-        if best is not None and sign * (value - best) <= self.config["early_stopping"]["min_delta"]:
+        if best is not None and self.sign * (value - best) <= self.config["early_stopping"]["min_delta"]:
             self.index["waited"] += 1
             return False
         self.index |= {
@@ -333,6 +343,6 @@ class _Training:
         if best != self.index["snapshots"][-1]["file"] or self.place.count > 1:
             self.model = self._loaded(best)
         found = evaluate.written(
-            self.model, self.data, self.output / "eval", self.config["batch_size"], self.workers, self.poll
+            *(self.model, self.data, self.output / "eval", self.config["batch_size"], self.workers, self.poll, self.own)
         )
         say("done", best=f"checkpoints/{best}", best_epoch=self.index["best_epoch"], evaluation=found)

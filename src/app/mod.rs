@@ -174,6 +174,7 @@ impl App {
             single_user,
             program: started.binary,
             driver_library: config.scheduler.driver_library(),
+            datasets: config.datasets.clone(),
             stopping: life.stopping.clone(),
         }));
         let options = listeners::connections(&portal)?;

@@ -52,6 +52,7 @@ impl Config {
         faults.extend(self.notifications.validate());
         faults.extend(self.audit.validate());
         faults.extend(self.retention.validate());
+        faults.extend(self.datasets.validate());
         faults.extend(faults_of_profiles(&self.profiles));
         faults.extend(faults_of_storage(&self.storage));
         faults

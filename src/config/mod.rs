@@ -20,7 +20,7 @@ pub use environment::Environment;
 use values::{auto_count, auto_size, duration, list, optional_duration, overlay, size};
 
 use crate::{
-    apps, auth, check, cluster, db, environments, gpu,
+    apps, auth, check, cluster, datasets, db, environments, gpu,
     helper::{ACCOUNT_UIDS, batch::Tools},
     images, journal,
     model::{
@@ -56,6 +56,7 @@ pub struct Config {
     pub notifications: notifications::Config,
     pub audit: journal::Config,
     pub retention: retention::Config,
+    pub datasets: datasets::Config,
     pub profiles: Vec<ProfileSetting>,
     pub apps: Vec<apps::SiteApp>,
     pub storage: Vec<Storage>,

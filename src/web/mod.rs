@@ -88,7 +88,7 @@ use crate::{
     announcements::Announcements,
     auth::{Access, Principal, scopes},
     cluster::Cluster,
-    datasets::Datasets,
+    datasets::{Config as DatasetsConfig, Datasets},
     db::Db,
     diagnostics::GpuTests,
     files::Files,
@@ -157,6 +157,8 @@ pub struct Parts {
     pub program: PathBuf,
     /// Where the driver's library is on the nodes, if not where their linker finds it.
     pub driver_library: Option<PathBuf>,
+    /// Where the site keeps standard datasets.
+    pub datasets: DatasetsConfig,
     pub stopping: CancellationToken,
 }
 
@@ -176,6 +178,7 @@ impl Portal {
             single_user,
             program,
             driver_library,
+            datasets,
             stopping,
         } = parts;
         let jobs = Jobs::new(sessions.clone());
@@ -187,7 +190,7 @@ impl Portal {
             metrics: Metrics::with_waits_of(&sessions),
             since: sessions.clock.now(),
             diagnostics: GpuTests::new(&jobs, &files, &program, driver_library),
-            datasets: Datasets::new(jobs.clone(), files.clone(), program),
+            datasets: Datasets::new(jobs.clone(), files.clone(), program, datasets),
             sweeps: Sweeps::new(jobs.clone(), sessions.clone(), runs.clone()),
             models: Models::new(jobs.clone(), files.clone(), sessions.config.installed.trainer.clone()),
             jobs,

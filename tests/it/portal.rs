@@ -169,6 +169,7 @@ impl TestPortal {
             single_user: None,
             program: env!("CARGO_BIN_EXE_lyceum").into(),
             driver_library: None,
+            datasets: lyceum::datasets::Config::default(),
             stopping: shutdown.clone(),
         }));
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import keras
 
-from .. import program, saved
+from .. import own, program, saved
 from ..data import Data
 from ..errors import Stop, bad_config
 from . import classic, dense, modern
@@ -34,6 +34,7 @@ NAMED: dict[str, Network] = {
     "vit-tiny": modern.vit_tiny,
     "u-net": dense.u_net,
     "centres": dense.centres,
+    "autoencoder": dense.autoencoder,
 }
 STRIDE = dense.STRIDE  # of the detector's map
 
@@ -51,7 +52,7 @@ def build(config: dict[str, Any], data: Data) -> keras.Model:
     image = keras.Input(data.shape.hwc, name="image")
     x = _normalised(image, config["normalisation"], data)
     try:
-        values = network(x, len(data.classes), **options)
+        values = network(x, _outputs(data), **options)
     except Exception as error:
         height, width, channels = data.shape.hwc
         where = program.line_of(error, wanted["file"]) if "file" in wanted else ""
@@ -63,35 +64,46 @@ def build(config: dict[str, Any], data: Data) -> keras.Model:
 
 def _finished(image: Any, values: Any, data: Data, field: str) -> keras.Model:
     """Adds what makes probabilities of values, and checks that they have the right shape."""
-    classes = len(data.classes)
+    classes = _outputs(data)
     shape = tuple(getattr(values, "shape", ()))
     wanted = {
         "classification": (None, classes),
         "segmentation": (None, data.shape.height, data.shape.width, classes),
         "detection": (None, data.shape.height // STRIDE, data.shape.width // STRIDE, shape[-1] if shape else 0),
+        "regression": (None, classes),
+        "reconstruction": (None, *data.shape.hwc),
     }[data.task]
     if shape != wanted:
         raise bad_config(field, f"returns values of the shape {shape}, but {wanted} is needed")
     # In mixed precision too, probabilities are float32.
     if data.task == "detection":
         found = dense.heads(values, classes)
+    elif data.task in ("regression", "reconstruction"):
+        found = keras.layers.Activation("linear", dtype="float32", name="values")(values)
     else:
         found = keras.layers.Activation("softmax", dtype="float32", name="probabilities")(values)
     return keras.Model(image, found, name="network")
 
 
-def warnings(model: keras.Model) -> list[str]:
-    """What is probably a mistake in a network, in sentences."""
-    last = next((layer for layer in model.layers if layer.name == "probabilities"), None)
+def _outputs(data: Data) -> int:
+    """How many values the network returns, for a picture or for each of its places."""
+    return data.shape.channels if data.task == "reconstruction" else len(data.classes)
+
+
+def warnings(model: keras.Model, config: dict[str, Any]) -> list[str]:
+    """What is probably a mistake in a network or its loss, in sentences."""
+    last = next((layer for layer in model.layers if layer.name in ("probabilities", "values")), None)
     if last is None:
         return []
     before = getattr(getattr(last.input, "_keras_history", None), "operation", None)
     activation = getattr(getattr(before, "activation", None), "__name__", "") or type(before).__name__.lower()
-    if activation not in ("softmax", "logsoftmax", "log_softmax", "sigmoid"):
-        return []
+    of_loss = own.warnings(own.of(config), config.get("task", ""), activation)
+    if last.name == "values" or activation not in ("softmax", "logsoftmax", "log_softmax", "sigmoid"):
+        return of_loss
     return [
         f"The last layer, “{before.name}”, already applies {activation}. The trainer adds a softmax, so that it would be"
-        " applied twice: the network learns slowly and its confidence is too low. Return the values before it (logits)."
+        " applied twice: the network learns slowly and its confidence is too low. Return the values before it (logits).",
+        *of_loss,
     ]
 
 
@@ -110,9 +122,15 @@ def _normalised(image: Any, how: str, data: Data) -> Any:
     return keras.layers.Rescaling(scale, offset, name="normalise")(image)
 
 
+_loaded: dict[tuple[str, bytes], Any] = {}
+
+
 def load_file(path: Path) -> Any:
-    """The Python file that a configuration names, as a module."""
-    return program.run(program.read(path), str(path))
+    """The Python file that a configuration names, as a module; run once, as long as it stays the same."""
+    source = program.read(path)
+    if (str(path), source) not in _loaded:
+        _loaded[str(path), source] = program.run(source, str(path))
+    return _loaded[str(path), source]
 
 
 def _from_file(path: Path) -> Network:
@@ -134,14 +152,14 @@ def _fine_tuned(path: Path, freeze: bool, data: Data) -> keras.Model:
             field, f"needs images of {model.input_shape[1:]}, but the data has {data.shape.hwc} (height, width, channels)"
         )
     last = [layer for layer in model.layers if layer.name in ("logits", "heat_logits")]
-    same = model.output_shape[-1] == len(data.classes) + (4 if data.task == "detection" else 0)
-    if not same and (not last or data.task == "detection"):
+    same = model.output_shape[-1] == _outputs(data) + (4 if data.task == "detection" else 0)
+    if not same and (not last or data.task in ("detection", "reconstruction")):
         raise bad_config(
             field,
             f"returns {model.output_shape[-1]} values for {len(data.classes)} classes, and does not have a layer “logits” that can be replaced",
         )
     if not same:
-        make = keras.layers.Dense if data.task == "classification" else _pointwise
+        make = _pointwise if data.task == "segmentation" else keras.layers.Dense
         values = make(len(data.classes), name="logits")(last[0].input)
         model = _finished(model.inputs[0], values, data, field)
     if freeze:

@@ -1,4 +1,4 @@
-"""Networks that say something of every place: U-Net for segmentation, and a detector that finds
+"""Networks that say something of every place: U-Net for segmentation, an autoencoder, and a detector that finds
 objects as peaks at their centres (in the manner of CenterNet): no anchors, no suppression step.
 """
 
@@ -28,6 +28,25 @@ def u_net(x: Any, classes: int, dropout: float = 0.0, width: float = 1) -> Any:
         x = layers.Concatenate()([_conv(x, base << level), seen[level]])
         x = _twice(x, base << level)
     return layers.Conv2D(classes, 1, name="logits")(x)
+
+
+def autoencoder(x: Any, channels: int, dropout: float = 0.0, width: float = 1) -> Any:
+    """Down to a short code and up to the picture again, with nothing beside it."""
+    height, across = x.shape[1:3]
+    base = max(4, round(16 * width))
+    for level in range(2):
+        x = layers.Conv2D(base << level, 3, strides=2, padding="same", activation="relu")(x)
+    shape = x.shape[1:]
+    x = layers.Flatten()(x)
+    if dropout:
+        x = layers.Dropout(dropout)(x)
+    x = layers.Dense(4 * base, activation="relu", name="code")(x)
+    x = layers.Dense(shape[0] * shape[1] * shape[2], activation="relu")(x)
+    x = layers.Reshape(shape)(x)
+    for level in (1, 0):
+        x = layers.Conv2DTranspose(base << level, 3, strides=2, padding="same", activation="relu")(x)
+    x = layers.Conv2D(channels, 3, padding="same", activation="sigmoid", name="logits")(x)
+    return layers.Cropping2D(((0, x.shape[1] - height), (0, x.shape[2] - across)))(x)
 
 
 def centres(x: Any, classes: int, dropout: float = 0.0, width: float = 1) -> Any:

@@ -1,4 +1,4 @@
-"""What differs between classification, segmentation and detection: the truth as numbers, the
+"""What differs between classification, segmentation, detection and the others: the truth as numbers, the
 loss, what is measured, and the files of the evaluation. Each is a module with the same functions.
 """
 
@@ -8,6 +8,12 @@ from types import ModuleType
 
 
 def of(task: str) -> ModuleType:
-    from . import classification, detection, segmentation
+    from . import classification, detection, reconstruction, regression, segmentation
 
-    return {"classification": classification, "segmentation": segmentation, "detection": detection}[task]
+    return {
+        "classification": classification,
+        "segmentation": segmentation,
+        "detection": detection,
+        "regression": regression,
+        "reconstruction": reconstruction,
+    }[task]

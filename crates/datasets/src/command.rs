@@ -12,7 +12,16 @@ use std::{
     thread,
 };
 
-use super::{Error, inspect, progress::Progress, spec::Spec, store, text, work_folder};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Error, inspect,
+    progress::Progress,
+    spec::Spec,
+    standard::{self, Places, StandardSet},
+    store, text, work_folder,
+};
 
 /// The file in the directory of the work that tells how far it is.
 pub const PROGRESS: &str = "progress.json";
@@ -85,6 +94,28 @@ pub fn run(given: &SpecSource, threads: Option<usize>, out: &mut dyn Write) -> R
     Ok(())
 }
 
+/// Lists the standard sets, and where the files of each are.
+pub fn list_standard(directory: Option<&Path>, out: &mut dyn Write) {
+    for set in StandardSet::ALL {
+        let published = set.publication();
+        let places = Places::new(&published, directory, None, None);
+        // The reader of the output may have gone.
+        let _ = writeln!(out, "{set}: {}; {}", published.description(), places.sentence());
+    }
+}
+
+/// The specification of a standard set with its own size and split.
+pub fn standard_spec(set: StandardSet, output: &Path, directory: Option<&Path>, mirror: Option<&str>) -> SpecSource {
+    let mut source = serde_json::json!({"kind": "standard", "set": set});
+    if let Some(directory) = directory {
+        source["directory"] = serde_json::json!(directory);
+    }
+    if let Some(mirror) = mirror {
+        source["mirror"] = serde_json::json!(mirror);
+    }
+    SpecSource::Text(serde_json::json!({"source": source, "output": output}).to_string())
+}
+
 fn read(given: &SpecSource) -> Result<Spec, Error> {
     let (content, name) = match given {
         SpecSource::Text(text) => (text.clone().into_bytes(), VARIABLE.to_owned()),
@@ -93,8 +124,12 @@ fn read(given: &SpecSource) -> Result<Spec, Error> {
             (content.map_err(|reason| Error::Source { path: file.clone(), reason })?, file.display().to_string())
         }
     };
-    let spec: Spec = serde_json::from_slice(&content)
-        .map_err(|error| Error::Spec(vec![format!("{name}: {}", text::short(&error.to_string()))]))?;
+    let wrong = |error: serde_json::Error| Error::Spec(vec![format!("{name}: {}", text::short(&error.to_string()))]);
+    let mut spec: Value = serde_json::from_slice(&content).map_err(wrong)?;
+    if let Value::Object(spec) = &mut spec {
+        standard::complete(spec);
+    }
+    let spec = Spec::deserialize(spec).map_err(wrong)?;
     let here = std::path::absolute(".").map_err(|error| Error::reading(Path::new("."), error))?;
     Ok(spec.based(&here))
 }

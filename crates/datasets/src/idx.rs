@@ -1,7 +1,8 @@
 //! IDX files, the format of MNIST and its relatives
 //! (<https://github.com/cvdfoundation/mnist>, "file formats"): numbers of dimensions and their
 //! sizes, most significant byte first, and then bytes. Their pixels are laid into one file of
-//! their own, because a compressed file has no place to begin in the middle.
+//! their own, because a compressed file has no place to begin in the middle. The same is done with
+//! the archive of CIFAR-10's binary version (<https://www.cs.toronto.edu/~kriz/cifar.html>).
 
 use std::{
     fs::File,
@@ -79,16 +80,61 @@ impl Idx {
                     Error::reading(images, error)
                 }
             })?;
+        drop(to);
         if copied < bytes {
             return Err(wrong(images, &format!("the file ends after {} of {count} images", copied / each)));
         }
         if (found.len() as u64) < count {
             return Err(wrong(labels, &format!("the file ends after {} of {count} labels", found.len())));
         }
+        self.push(count, width, height, channels);
+        Ok(found)
+    }
+
+    /// Takes in the archive of CIFAR-10's binary version: a byte of the label, and a plane of each colour. Returns the
+    /// path of each picture, its label, and whether it is for testing.
+    pub fn append_cifar(&mut self, archive: &Path) -> Result<Vec<(String, u8, bool)>, Error> {
+        const SIDE: u32 = 32;
+        const PLANE: usize = 32 * 32;
+        let read = |error| Error::reading(archive, error);
+        let file = BufReader::new(File::open(archive).map_err(read)?);
+        let mut tar = tar::Archive::new(GzDecoder::new(file));
+        let mut found = Vec::new();
+        for entry in tar.entries().map_err(read)? {
+            let mut entry = entry.map_err(read)?;
+            let name = entry.path().map_err(read)?.into_owned();
+            let Some(name) = name.file_name().and_then(|name| name.to_str()?.strip_suffix(".bin")) else { continue };
+            let name = name.to_owned();
+            let (count, rest) = (entry.size() / (1 + 3 * PLANE as u64), entry.size() % (1 + 3 * PLANE as u64));
+            if rest > 0 || count == 0 {
+                return Err(wrong(archive, &format!("{name}.bin does not consist of images of 32 × 32 pixels")));
+            }
+            space::check(&self.path, count * 3 * PLANE as u64)?;
+            let mut to = BufWriter::new(Place { file: &self.raw, at: self.length });
+            let (mut record, mut pixels) = (vec![0; 1 + 3 * PLANE], vec![0; 3 * PLANE]);
+            for number in 0..count {
+                entry.read_exact(&mut record).map_err(read)?;
+                for (at, pixel) in pixels.chunks_exact_mut(3).enumerate() {
+                    pixel.copy_from_slice(&[record[1 + at], record[1 + PLANE + at], record[1 + 2 * PLANE + at]]);
+                }
+                to.write_all(&pixels).map_err(|error| Error::writing(&self.path, error))?;
+                found.push((format!("{name}-{number:05}"), record[0], name.starts_with("test")));
+            }
+            to.flush().map_err(|error| Error::writing(&self.path, error))?;
+            drop(to);
+            self.push(count, SIDE, SIDE, 3);
+        }
+        if found.is_empty() {
+            return Err(wrong(archive, "the archive does not contain files of CIFAR-10's binary version"));
+        }
+        Ok(found)
+    }
+
+    /// Remembers pictures that lie behind the others.
+    fn push(&mut self, count: u64, width: u32, height: u32, channels: u8) {
         let first = self.blocks.last().map_or(0, |block| block.first + block.count);
         self.blocks.push(Block { first, count, offset: self.length, width, height, channels });
-        self.length += bytes;
-        Ok(found)
+        self.length += count * u64::from(width) * u64::from(height) * u64::from(channels);
     }
 
     /// The picture of a number.

@@ -16,6 +16,7 @@ use super::{
     catalogue::{Catalogue, Item, Split},
     idx, readers, shapes,
     spec::{Kind, Source, Spec},
+    standard::Places,
     store,
     tree::{self, Tree},
 };
@@ -62,6 +63,22 @@ pub fn inspect(spec: &Spec) -> Result<Inspection, Error> {
     }
     match &spec.source {
         Source::Idx { labels, test_labels, .. } => numbered(spec, labels, test_labels.as_deref()),
+        Source::Standard { set, directory, mirror } => {
+            let published = set.publication();
+            let places = Places::new(&published, directory.as_deref(), mirror.as_deref(), None);
+            let splits = [("train", published.training), ("test", published.test)];
+            let class = |(name, count): &(&str, u64)| ClassCount { name: (*name).to_owned(), count: *count };
+            Ok(Inspection {
+                layout: format!("{}, {}", published.title, published.description()),
+                images: published.training + published.test,
+                splits: splits.map(|(name, count)| (name.to_owned(), count)).into(),
+                class_count: published.classes.len() as u64,
+                classes: published.classes.iter().map(class).collect(),
+                note_count: 1,
+                notes: vec![places.sentence()],
+                ..begun(spec)
+            })
+        }
         Source::Generated { count } => {
             let splits = [("undivided".to_owned(), u64::from(*count))].into();
             let names = shapes::classes(spec.kind);

@@ -29,6 +29,7 @@ mod shapes;
 mod space;
 pub mod spec;
 mod split;
+pub mod standard;
 pub mod store;
 mod text;
 mod tree;
@@ -68,6 +69,11 @@ pub enum Error {
     Exists(PathBuf),
     #[error("another build of {} is already running", .0.display())]
     Busy(PathBuf),
+    #[error(
+        "{file} cannot be downloaded ({reasons}). Copy the files of the set into a folder, and name it as `directory` \
+             of the source; or ask an administrator to set datasets.directory or datasets.mirror."
+    )]
+    Unreachable { file: String, reasons: String },
     #[error("cannot build the dataset: {0}")]
     Nothing(String),
     #[error("stopped. Finished work is kept; start the build again to resume it.")]
@@ -107,6 +113,7 @@ pub fn build(
         return Ok(document);
     }
     let work = Work::begin(&spec.output)?;
+    standard::obtain(spec, &work.folder, stop, report)?;
     report(&Speed::new(0).progress(Phase::Listing, 0, 0, 0));
     let catalogue = readers::catalogue(spec, Some(&work.folder))?;
     let (out, catalogue) = (work.folder.join("out"), &catalogue);

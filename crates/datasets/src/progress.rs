@@ -13,6 +13,8 @@ const WINDOW: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
+    /// Files of a standard set are downloaded; counts are bytes.
+    Downloading,
     /// The source is listed.
     Listing,
     /// Pictures are opened.
@@ -36,6 +38,7 @@ pub struct Progress {
 impl fmt::Display for Progress {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self.phase {
+            Phase::Downloading => return self.download(to),
             Phase::Listing => return write!(to, "listing the source"),
             Phase::Reading => "read",
             Phase::Writing => "written",
@@ -49,6 +52,18 @@ impl fmt::Display for Progress {
             write!(to, ", {:.0} images/s, {}:{:02} min left", self.per_second, eta / 60, eta % 60)?;
         }
         Ok(())
+    }
+}
+
+impl Progress {
+    fn download(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let megabyte = 1_000_000;
+        let percent = (self.done * 100).checked_div(self.total).unwrap_or(100);
+        write!(to, "downloaded {} of {} MB ({percent} %)", self.done / megabyte, self.total.div_ceil(megabyte))?;
+        match self.eta_seconds.filter(|_| self.done < self.total) {
+            Some(eta) => write!(to, ", {:.1} MB/s, {}:{:02} min left", self.per_second / 1e6, eta / 60, eta % 60),
+            None => Ok(()),
+        }
     }
 }
 
@@ -100,6 +115,15 @@ mod tests {
         assert_eq!(progress.to_string(), "read 250 of 1000 (25 %), 3 broken, 10 images/s, 1:17 min left");
         progress.done = 1000;
         assert_eq!(progress.to_string(), "read 1000 of 1000 (100 %), 3 broken");
+        progress = Progress {
+            phase: Phase::Downloading,
+            done: 85_000_000,
+            total: 170_052_171,
+            broken: 0,
+            per_second: 1.25e6,
+            eta_seconds: Some(68),
+        };
+        assert_eq!(progress.to_string(), "downloaded 85 of 171 MB (49 %), 1.2 MB/s, 1:08 min left");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::Split;
+use super::{catalogue::Split, standard::StandardSet};
 
 /// The largest width and height that pictures are resized to.
 pub const MAX_SIDE: u32 = 4096;
@@ -135,6 +135,16 @@ pub enum Source {
         masks: String,
         /// Lines of `name red green blue`; `voc`; or nothing, where the masks' values are the classes.
         colours: Option<PathBuf>,
+    },
+    /// A set as it was published: MNIST and its like. Its files are looked for in `directory`, then where the system's
+    /// packages have them; what is missing is downloaded.
+    Standard {
+        set: StandardSet,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        directory: Option<PathBuf>,
+        /// The address of a folder of such sets, instead of the publisher's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mirror: Option<String>,
     },
     /// Shapes, drawn for demonstrations.
     Generated { count: u32 },
@@ -303,6 +313,18 @@ impl Spec {
                 "test_percent: the source already defines a test split",
             );
         }
+        if let Source::Standard { mirror, .. } = &self.source {
+            fault(self.test_percent > 0, "test_percent: the source already defines a test split");
+            let is_address = |text: &String| {
+                ["http://", "https://"]
+                    .iter()
+                    .any(|scheme| text.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty()))
+            };
+            fault(
+                mirror.as_ref().is_some_and(|mirror| !is_address(mirror)),
+                "source.mirror: the address must begin with https:// or http://",
+            );
+        }
         if let Division::Folders(folders) = &self.splits {
             fault(folders.train.is_empty(), "splits.train: name at least one folder for training");
             fault(
@@ -311,7 +333,8 @@ impl Spec {
             );
         }
         fault(
-            !self.splits.is_auto() && matches!(self.source, Source::Idx { .. } | Source::Generated { .. }),
+            !self.splits.is_auto()
+                && matches!(self.source, Source::Idx { .. } | Source::Standard { .. } | Source::Generated { .. }),
             "splits: this source has no folders to divide",
         );
         let mut source = self.source.clone();
@@ -337,7 +360,7 @@ impl Spec {
 impl Source {
     fn makes(&self, kind: Kind) -> bool {
         match self {
-            Self::Folder { .. } | Self::Zip { .. } | Self::List { .. } | Self::Idx { .. } => {
+            Self::Folder { .. } | Self::Zip { .. } | Self::List { .. } | Self::Idx { .. } | Self::Standard { .. } => {
                 kind == Kind::Classification
             }
             Self::Coco { .. } | Self::Yolo { .. } | Self::Cvat { .. } => kind != Kind::Classification,
@@ -350,7 +373,7 @@ impl Source {
     /// Whether its pictures cannot be read as files of their own.
     fn is_packed(&self) -> bool {
         match self {
-            Self::Idx { .. } | Self::Generated { .. } => true,
+            Self::Idx { .. } | Self::Standard { .. } | Self::Generated { .. } => true,
             Self::List { .. } => false,
             Self::Folder { path }
             | Self::Zip { path }
@@ -378,6 +401,7 @@ impl Source {
             Self::Cvat { .. } => "cvat",
             Self::Labelstudio { .. } => "labelstudio",
             Self::Masks { .. } => "masks",
+            Self::Standard { .. } => "standard",
             Self::Generated { .. } => "generated",
         }
     }
@@ -406,6 +430,7 @@ impl Source {
                 ("test_labels", test_labels.as_mut()),
                 ("classes", classes.as_mut()),
             ],
+            Self::Standard { directory, .. } => vec![("directory", directory.as_mut())],
             Self::Generated { .. } => Vec::new(),
         };
         paths.into_iter().filter_map(|(field, path)| Some((field, path?)))

@@ -381,7 +381,7 @@ fn root(source: &Source) -> String {
         | Source::Labelstudio { path, .. }
         | Source::Masks { path, .. } => path.clone(),
         Source::Idx { images, .. } => images.clone(),
-        Source::Generated { .. } => PathBuf::new(),
+        Source::Standard { .. } | Source::Generated { .. } => PathBuf::new(),
     };
     path.to_string_lossy().into_owned()
 }

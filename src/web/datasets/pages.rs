@@ -95,7 +95,7 @@ fn new_view(portal: &Portal, user: &CurrentUser, form: DatasetForm, errors: Vec<
 
 /// `POST /datasets`
 pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
-    let typed = DatasetForm::read(|name| form.get(name).chars().take(4096).collect());
+    let typed = DatasetForm::read(|name| form.get(name).chars().take(4096).collect()).completed();
     let key = Some(typed.idempotency_key.clone()).filter(|key| (1..=255).contains(&key.len()));
     let hash = format!("{typed:?}");
     let once = key.as_deref().map(|key| (key, hash.as_str()));
@@ -112,7 +112,7 @@ pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: 
 
 /// `POST /datasets/preview`: the form again, with what its source would be read as.
 pub async fn preview(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
-    let typed = DatasetForm::read(|name| form.get(name).chars().take(4096).collect());
+    let typed = DatasetForm::read(|name| form.get(name).chars().take(4096).collect()).completed();
     let found = portal.datasets.inspect(&user.user, request(&typed)).await;
     match found {
         Ok(found) => {

@@ -2,12 +2,14 @@
 //! are widths in SVG, because the content policy knows no styles.
 
 use askama::Template;
+use serde_json::json;
 
 use super::{FieldError, Moment};
 use crate::{
     datasets::build::{
         document::{Counts, Document, Image},
         inspect::Inspection,
+        standard::{self, Publication, StandardSet},
     },
     model::{Dataset, DatasetId, DatasetState, JobId, UserId},
     web::{
@@ -124,8 +126,20 @@ impl NewDatasetPage {
 
     /// The fault of a field, whatever the API calls it.
     pub fn error(&self, name: &str) -> Option<&str> {
-        let here = |field: &str| field.rsplit('.').next() == Some(name);
+        let here = |field: &str| match field {
+            "spec.source.directory" => name == "set_directory",
+            field => field.rsplit('.').next() == Some(name),
+        };
         self.errors.iter().find(|error| here(&error.field)).map(|error| error.message.as_str())
+    }
+
+    /// The sets that can be created at once.
+    pub fn standard_sets() -> [Publication<'static>; 3] {
+        StandardSet::ALL.map(StandardSet::publication)
+    }
+
+    pub fn is_set(&self, name: &str) -> bool {
+        self.form.set == name
     }
 
     pub fn is_source(&self, value: &str) -> bool {
@@ -146,7 +160,7 @@ impl NewDatasetPage {
     }
 
     /// The sources: the word, what people call it, and what it is.
-    pub fn sources() -> [(&'static str, &'static str, &'static str); 12] {
+    pub fn sources() -> [(&'static str, &'static str, &'static str); 13] {
         [
             ("folder", "Folder", "one sub-folder for each class"),
             ("zip", "Zip archive", "one folder for each class, in an archive"),
@@ -159,12 +173,13 @@ impl NewDatasetPage {
             ("labelstudio", "Label Studio", "an export as JSON, JSON-MIN or CSV"),
             ("kitti", "KITTI", "boxes in text files in the KITTI format"),
             ("masks", "Masks", "a mask for each image"),
+            ("standard", "Standard set", "MNIST, Fashion-MNIST or CIFAR-10, with your own settings"),
             ("generated", "Shapes", "synthetic images for demos"),
         ]
     }
 
     /// Paths that a source may have: the field, its name, which sources have it, and what is usual.
-    pub fn paths() -> [(&'static str, &'static str, &'static str, &'static str); 9] {
+    pub fn paths() -> [(&'static str, &'static str, &'static str, &'static str); 10] {
         [
             ("path", "Folder or file", "folder zip list coco yolo voc cvat labelstudio kitti masks", "~/images"),
             ("root", "Paths are relative to", "list", "default: the folder of the list"),
@@ -175,6 +190,7 @@ impl NewDatasetPage {
             ("test_labels", "Test labels", "idx", "optional"),
             ("masks", "Masks", "masks", "masks"),
             ("colours", "Colours", "masks", "a file, or voc"),
+            ("set_directory", "Folder of the published files", "standard", "optional: where you have them"),
         ]
     }
 
@@ -197,7 +213,9 @@ pub struct DatasetForm {
     /// Of generated sets; the others have one.
     pub chosen_kind: String,
     /// In the order of `NewDatasetPage::paths`.
-    pub paths: [String; 9],
+    pub paths: [String; 10],
+    /// The name of a standard set.
+    pub set: String,
     pub classes: String,
     pub count: String,
     pub width: String,
@@ -229,6 +247,7 @@ impl DatasetForm {
             idempotency_key,
             source: text("folder"),
             chosen_kind: text("classification"),
+            set: text("mnist"),
             count: text("1000"),
             width: text("128"),
             height: text("128"),
@@ -250,6 +269,7 @@ impl DatasetForm {
             source: get("source"),
             chosen_kind: get("kind"),
             paths: NewDatasetPage::paths().map(|(name, ..)| get(name)),
+            set: get("set"),
             classes: get("classes"),
             count: get("count"),
             width: get("width"),
@@ -274,6 +294,40 @@ impl DatasetForm {
         }
     }
 
+    /// Fills the empty fields of a standard set with its own size and split.
+    #[must_use]
+    pub fn completed(mut self) -> Self {
+        let Some(set) = self.set.parse::<StandardSet>().ok().filter(|_| self.source == "standard") else { return self };
+        let mut spec = json!({"source": {"kind": "standard", "set": set}});
+        spec.as_object_mut().into_iter().for_each(standard::complete);
+        // Nobody who asks for the set by a click has seen the box.
+        self.keep_duplicates |= self.width.is_empty();
+        for (field, value) in [
+            ("width", &mut self.width),
+            ("height", &mut self.height),
+            ("channels", &mut self.channels),
+            ("validation_percent", &mut self.validation_percent),
+            ("licence", &mut self.licence),
+        ] {
+            if value.trim().is_empty() {
+                *value = spec[field].as_str().map_or_else(|| spec[field].to_string(), str::to_owned);
+            }
+        }
+        let usual = Self::usual(String::new());
+        for (value, usual) in [
+            (&mut self.resize, usual.resize),
+            (&mut self.test_percent, usual.test_percent),
+            (&mut self.seed, usual.seed),
+            (&mut self.min_per_class, usual.min_per_class),
+            (&mut self.cpus, usual.cpus),
+        ] {
+            if value.trim().is_empty() {
+                *value = usual;
+            }
+        }
+        self
+    }
+
     pub fn kind(&self) -> &str {
         match self.source.as_str() {
             "masks" => "segmentation",
@@ -290,10 +344,11 @@ impl DatasetForm {
             .into_iter()
             .zip(&self.paths)
             .filter(|((_, _, sources, _), _)| sources.split(' ').any(|source| source == self.source))
-            .map(|((name, ..), value)| (name, value.as_str()))
+            .map(|((name, ..), value)| (if name == "set_directory" { "directory" } else { name }, value.as_str()))
             .collect();
         match self.source.as_str() {
             "list" | "idx" => fields.push(("classes", &self.classes)),
+            "standard" => fields.push(("set", &self.set)),
             "generated" => fields.push(("count", &self.count)),
             "coco" if self.crowds == "keep" => fields.push(("crowds", &self.crowds)),
             _ => {}

@@ -4,6 +4,7 @@
 mod bad_input;
 mod killed;
 mod readers;
+mod standard;
 
 use std::{
     collections::BTreeMap,

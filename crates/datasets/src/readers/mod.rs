@@ -9,7 +9,7 @@ mod kitti;
 mod labelstudio;
 mod list;
 mod masks;
-mod numbered;
+pub mod numbered;
 mod voc;
 mod yolo;
 
@@ -20,6 +20,7 @@ use super::{
     catalogue::{Catalogue, Item},
     regions::{Region, Spool, Writer},
     spec::{Source, Spec},
+    standard::Places,
     store, text, tree,
 };
 
@@ -32,6 +33,12 @@ pub fn catalogue(spec: &Spec, work: Option<&Path>) -> Result<Catalogue, Error> {
         Source::Idx { images, labels, test_images, test_labels, classes } => {
             let test = test_images.as_deref().zip(test_labels.as_deref());
             numbered::read((images, labels), test, classes.as_deref(), work)
+        }
+        Source::Standard { set, directory, mirror } => {
+            let published = set.publication();
+            let places = Places::new(&published, directory.as_deref(), mirror.as_deref(), work);
+            let paths = places.paths().ok_or_else(|| Error::Nothing("the files of the set disappeared".to_owned()))?;
+            numbered::published(&published, &paths, work)
         }
         Source::Coco { path, annotations, images, crowds } => {
             coco::Reading { path, annotations, images, crowds: *crowds, division, kind, work }.run()

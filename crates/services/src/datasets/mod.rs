@@ -8,6 +8,7 @@ pub use lyceum_datasets as build;
 mod contents;
 pub mod preview;
 mod request;
+mod settings;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -28,6 +29,7 @@ use build::{document::Document, inspect::Inspection, spec::Spec};
 
 pub use contents::{Contents, ContentsError};
 pub use request::NewDataset;
+pub use settings::Config;
 
 /// What the service is made of.
 pub struct Datasets {
@@ -37,6 +39,7 @@ pub struct Datasets {
     files: Arc<Files>,
     /// The program that builds: our own, in a place that workloads may run.
     program: PathBuf,
+    config: Config,
     cache: Mutex<contents::ManifestCache>,
     reading: contents::ReadLocks,
 }
@@ -65,7 +68,7 @@ pub enum Error {
 
 impl Datasets {
     #[must_use]
-    pub fn new(jobs: Arc<Jobs>, files: Arc<Files>, program: PathBuf) -> Arc<Self> {
+    pub fn new(jobs: Arc<Jobs>, files: Arc<Files>, program: PathBuf, config: Config) -> Arc<Self> {
         let (db, clock) = (jobs.db.clone(), jobs.sessions.clock.clone());
         Arc::new(Self {
             db,
@@ -73,6 +76,7 @@ impl Datasets {
             jobs,
             files,
             program,
+            config,
             cache: Mutex::default(),
             reading: contents::ReadLocks::default(),
         })

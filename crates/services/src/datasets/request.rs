@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Datasets, Error, Result, build::spec::Spec};
+use super::{
+    Datasets, Error, Result,
+    build::{spec::Spec, standard},
+};
 use lyceum_model::{
     FieldError, Job, Resources, User,
     description::{MAX_NAME_LENGTH, parse_name},
@@ -102,6 +105,7 @@ async fn source(
     for (field, path) in paths {
         faults.extend(look(&datasets.files, user, &path, &format!("spec.source.{field}"), true).await?);
     }
+    datasets.config.apply(&mut spec.source);
     Ok(Some(spec))
 }
 
@@ -113,6 +117,7 @@ fn read(spec: Value, directory: &Path) -> Result<Spec, FieldError> {
     if fields.contains_key("output") {
         return Err(FieldError::new("spec.output", "unknown_field", "Not allowed here. Use `directory` instead."));
     }
+    standard::complete(&mut fields);
     fields.insert("output".to_owned(), Value::String(directory.to_string_lossy().into_owned()));
     let spec = Value::Object(fields);
     if spec.to_string().len() > MAX_SPEC_LENGTH {
@@ -204,6 +209,11 @@ mod tests {
         assert_eq!(field(json!({"kind": "classification", "output": "/x"})), "spec.output");
         let source = json!({"kind": "folder", "path": "/p"});
         assert!(field(json!({"kind": "classification", "source": source, "width": "a"})).starts_with("spec"));
+        let set = json!({"source": {"kind": "standard", "set": "fashion-mnist"}, "width": 32});
+        let set = read(set, Path::new("/o")).unwrap();
+        assert_eq!((set.width, set.height, set.channels, set.validation_percent), (32, 28, 1, 10));
+        let unknown = json!({"source": {"kind": "standard", "set": "imagenet"}, "kind": "classification"});
+        assert!(read(unknown, Path::new("/o")).unwrap_err().message.contains("cifar-10"));
         let good = read(json!({"kind": "classification", "source": source}), Path::new("/o")).unwrap();
         assert_eq!(good.output, Path::new("/o"));
     }
