@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::{FieldError, Moment};
+use super::{FieldError, ListFrame, Moment};
 use crate::{
     datasets::build::{
         document::{Counts, Document, Image},
@@ -24,8 +24,14 @@ pub struct DatasetsPage {
     pub notice: Option<String>,
     pub search: String,
     pub rows: Vec<DatasetRow>,
-    pub first_href: Option<String>,
-    pub next_href: Option<String>,
+    pub frame: ListFrame,
+}
+
+impl DatasetsPage {
+    /// Returns whether some of them are the reader's own.
+    pub fn has_own(&self) -> bool {
+        self.rows.iter().any(DatasetRow::is_own)
+    }
 }
 
 /// One line of the list.
