@@ -130,7 +130,7 @@ function replace(old, made) {
   enableCopying(made);
   old.replaceWith(made);
   if (!focused) return;
-  const heir = $$("a, button", made).find((candidate) => (same[0] && candidate.getAttribute("href") === same[0]) || (same[1] && candidate.getAttribute("aria-label") === same[1]));
+  const heir = $$("a, button, input", made).find((candidate) => (same[0] && candidate.getAttribute("href") === same[0]) || (same[1] && candidate.getAttribute("aria-label") === same[1]));
   (heir ?? $("a, button", made))?.focus();
 }
 

@@ -277,6 +277,11 @@ impl Error {
         matches!(self.0.kind, Kind::InvalidFields | Kind::OverQuota | Kind::Conflict | Kind::Maintenance)
     }
 
+    /// Returns whether something is not there, or is not in a state that allows what was asked.
+    pub fn is_about_state(&self) -> bool {
+        matches!(self.0.kind, Kind::NotFound | Kind::Conflict)
+    }
+
     pub fn status(&self) -> StatusCode {
         self.0.kind.status()
     }

@@ -8,6 +8,7 @@ mod audit;
 mod catalogue;
 pub mod claim;
 mod cluster;
+mod columns;
 mod config;
 mod csv;
 mod datasets;
@@ -50,9 +51,11 @@ mod request_scope;
 mod routes;
 mod runs;
 mod search;
+mod selection;
 mod sessions;
 mod settings;
 mod site;
+mod sorting;
 mod streams;
 mod sweeps;
 mod ticket;
@@ -411,6 +414,7 @@ fn pages() -> Pages {
         .get("/sessions", sessions::list::page)
         .get("/sessions/new", sessions::form::page)
         .post("/sessions", sessions::form::start)
+        .post("/sessions/selection", selection::sessions)
         .get("/sessions/{id}", sessions::show::page)
         .get("/sessions/{id}/card", sessions::show::fragment)
         .post("/sessions/{id}/stop", sessions::show::stop)
@@ -424,6 +428,7 @@ fn pages() -> Pages {
         .post("/queue/{id}/cancel", cluster::queue::cancel_by_form)
         .get("/datasets", datasets::pages::list)
         .post("/datasets", datasets::pages::create)
+        .post("/datasets/selection", selection::datasets)
         .get("/datasets/new", datasets::pages::new)
         .post("/datasets/preview", datasets::pages::preview)
         .get("/datasets/{id}", datasets::pages::show)
@@ -467,6 +472,7 @@ fn pages() -> Pages {
         .post("/settings/notifications", notifications::save)
         .post("/settings/notifications/test", notifications::save_test)
         .post("/settings/theme", settings::set_theme)
+        .post("/settings/columns", columns::choose)
         .post("/settings/groups/{group}/leave", people::invitations::leave)
         .post("/invitations/{group}/accept", people::invitations::accept_by_form)
         .post("/invitations/{group}/decline", people::invitations::decline_by_form)

@@ -90,12 +90,21 @@ async fn objects(portal: &Portal, user: &CurrentUser, find: &str) -> Result<Vec<
         Ok::<_, Error>(portal.jobs.list(filter).await?)
     };
     let datasets = async {
-        let filter = DatasetFilter { viewer: owner, own: false, state: None, find, before: None, limit };
-        Ok::<_, Error>(portal.db.list_datasets(filter).await?)
+        let filter = DatasetFilter { viewer: owner, own: false, state: None, find, sort: None, before: None, limit };
+        Ok::<_, Error>(portal.db.list_datasets(filter).await?.into_iter().map(|(one, _)| one))
     };
     let models = async {
-        let filter = ModelFilter { viewer: owner, own: false, dataset: None, parent: None, find, before: None, limit };
-        Ok::<_, Error>(portal.db.list_models(filter).await?)
+        let filter = ModelFilter {
+            viewer: owner,
+            own: false,
+            dataset: None,
+            parent: None,
+            find,
+            sort: None,
+            before: None,
+            limit,
+        };
+        Ok::<_, Error>(portal.db.list_models(filter).await?.into_iter().map(|(one, _)| one))
     };
     let runs = async {
         let filter = crate::db::runs::Filter { reader: Some(owner), owner: None, find, before: None, limit };
@@ -128,7 +137,7 @@ async fn objects(portal: &Portal, user: &CurrentUser, find: &str) -> Result<Vec<
     let found = found.chain(
         runs.into_iter().map(|run| FoundItem::new("Run", run.name, &run.directory, format!("/runs/{}", run.id))),
     );
-    let found = found.chain(datasets.into_iter().map(|dataset| {
+    let found = found.chain(datasets.map(|dataset| {
         FoundItem::new("Dataset", dataset.name, dataset.state.as_str(), format!("/datasets/{}", dataset.id))
     }));
     let found = found.chain(

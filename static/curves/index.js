@@ -1,7 +1,8 @@
 // @ts-check
 // Draws training curves into each element with `data-charts`: of one run, or of the run that a
 // job writes (`data-id`, `data-kind`), or of several runs, compared (`data-ids`, separated by commas);
-// with `data-overlay` without the table of a comparison, below another one.
+// with `data-overlay` without the table of a comparison, below another one; with `data-part="hardware"` what a job makes of
+// the machine alone.
 // Everything else on the page works without it.
 
 import { $$, announce, element, seen } from "../dom.js";
@@ -23,6 +24,11 @@ export async function start(root) {
   const heading = element("h2", { class: "visually-hidden" }, "Curves");
   const said = element("p", { class: "muted curve-wait", role: "status" }, "Loading curves…");
   root.replaceChildren(heading, said);
+  if (root.dataset.part === "hardware") {
+    said.textContent = "Use of cores, memory and GPUs over time.";
+    hardwareAlone(said, root.dataset.id);
+    return;
+  }
   const isOverlay = "overlay" in root.dataset;
   let sources = [];
   try {

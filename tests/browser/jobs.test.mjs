@@ -36,7 +36,18 @@ test("a demonstration is one press away, and what is chosen in the list is starr
   await page.getByRole("button", { name: "Run a demonstration" }).click();
   await page.waitForURL(/\/jobs\/[0-9a-f-]{36}$/);
   const id = page.url().split("/").at(-1);
+  // What one looks for first is on the overview, and the tabs are addresses.
+  await browser.appears(page, page.locator(".metric-tiles b").first(), 90, "its first values");
+  await page.getByRole("heading", { name: /^Progress step \d+/ }).waitFor();
+  await check("job-overview");
+  const tabs = page.getByRole("navigation", { name: "Job" });
+  await tabs.getByRole("link", { name: "Metrics" }).click();
+  await page.waitForURL(/\?tab=metrics$/);
+  assert.equal(await tabs.getByRole("link", { name: "Metrics" }).getAttribute("aria-current"), "page");
   await browser.appears(page, page.locator('#curves figure[data-chart="loss"]'), 90, "its first curve");
+  await tabs.getByRole("link", { name: "System" }).click();
+  await browser.appears(page, page.locator('#hardware figure[data-chart="hardware:cpu"]'), 90, "the chart of its cores");
+  await check("job-system");
   await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
   await browser.appears(page, page.getByText("You stopped it"), 60, "its end");
   const chosen = async (what) => {
@@ -47,7 +58,7 @@ test("a demonstration is one press away, and what is chosen in the list is starr
   await (await chosen("Star")).click();
   const row = page.getByRole("row").filter({ hasText: "demonstration" });
   await row.getByText("starred:").waitFor();
-  const add = await chosen("Add tag");
+  const add = await chosen(/^(Add tag|Tag 1 job)$/);
   await page.getByLabel("Tag to add").fill("shown");
   await add.click();
   await row.getByRole("link", { name: "shown" }).waitFor();
@@ -78,30 +89,37 @@ test("a script is submitted, and its log grows without navigation", async () => 
   await check("job-new");
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "counting" }).waitFor();
-  const here = page.url();
   const log = page.locator("[data-log]");
   await browser.appears(page, log.getByText("step 2 of 600"), 60, "the second line");
+  assert.ok((await log.textContent()).split("\n").length <= 12, "the overview has the last lines");
+  await page.getByRole("link", { name: "Whole log" }).click();
+  await page.waitForURL(/\?tab=log$/);
+  await browser.appears(page, log.getByText("red alarm"), 60, "the first line");
   assert.equal(await log.locator("span.a1").textContent(), "red alarm");
   const shown = await log.textContent();
   assert.ok(shown.includes("load 100 %\n") && !shown.includes("load 10 %"), "a progress bar is its last state");
   assert.equal(shown.split("loss: nan\n").length - 1, 40, "equal lines are all shown");
+  const here = page.url();
   await browser.appears(page, main().locator(".state.running"), 30, "that it runs");
   await browser.appears(page, log.getByText("step 4 of 600"), 30, "a later line");
   assert.equal(page.url(), here, "nobody navigated");
-  const details = await page.locator("#facts + dl, [aria-labelledby=facts] dl").first().textContent();
-  assert.ok(details.includes("--epochs 'two words'") && details.includes("a login shell"), details);
   await page.getByLabel("Find in the log").fill("step 3 ");
   await until(async () => (await log.textContent()) === "step 3 of 600", 10, "the one line that has it");
   await check("job-running");
+  await page.getByRole("link", { name: "Config" }).click();
+  const details = await page.locator("[aria-labelledby=facts] dl").first().textContent();
+  assert.ok(details.includes("--epochs 'two words'") && details.includes("a login shell"), details);
+  await check("job-config");
 });
 
 test("its owner looks inside, in a terminal where it runs", async () => {
   const { page } = person;
   const shell = await browser.openTab(person, main().getByRole("link", { name: "Terminal" }));
   await browser.typeInTerminal(shell, "echo $SEED of $LYCEUM_JOB");
-  await browser.terminalShows(shell, `7 of ${page.url().split("/").at(-1)}`);
+  const job = new URL(page.url());
+  await browser.terminalShows(shell, `7 of ${job.pathname.split("/").at(-1)}`);
   await browser.photograph(shell, "job-terminal");
-  assert.equal(await shell.getByRole("link", { name: "Back to the job" }).getAttribute("href"), page.url());
+  assert.equal(await shell.getByRole("link", { name: "Back to the job" }).getAttribute("href"), `${job.origin}${job.pathname}`);
   await shell.close();
 });
 
@@ -176,7 +194,7 @@ test("the curves of a training grow on its page", async () => {
   const program = join(versions, readdirSync(versions)[0], "lyceum");
   const command = [program, "demo-train", "--rate", "50", "--steps", "3000"];
   const { id } = await ask(portal, name, "/jobs", { method: "POST", body: { name: "training", command } });
-  await page.goto(`${portal.url}/jobs/${id}`);
+  await page.goto(`${portal.url}/jobs/${id}?tab=metrics`);
   const loss = page.locator('#curves figure[data-chart="loss"]');
   await browser.appears(page, loss, 60, "the chart of the loss");
   const picture = () => loss.locator("canvas.picture").evaluate((canvas) => canvas.toDataURL());

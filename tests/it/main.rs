@@ -30,6 +30,7 @@ mod kernel_limits;
 mod licences;
 mod life;
 mod lifetimes;
+mod lists;
 mod local;
 mod long_lists;
 mod modules;

@@ -7,6 +7,7 @@ use super::{
     Db, Result,
     audit::{Entry, append_audit},
     idempotency::{self, IdempotentRequest},
+    ordering::{Ordering, SortBy, SortColumn, position},
     reading,
     search::{fold, pattern},
     transaction,
@@ -17,7 +18,7 @@ use lyceum_model::{
     Dataset, DatasetId, DatasetState, DescriptionChanges, JobId, Timestamp, UserId, dataset::Outcome, job::Visibility,
 };
 
-/// Which datasets to list. Newest first; `before` is the last id of the page before.
+/// Which datasets to list. Newest first without a `sort`; `before` is the last id of the page before.
 #[derive(Clone, Copy, Debug)]
 pub struct DatasetFilter<'a> {
     /// Those that this person made, and those that are shown to them.
@@ -27,9 +28,18 @@ pub struct DatasetFilter<'a> {
     pub state: Option<DatasetState>,
     /// A part of the name, whatever its case.
     pub find: &'a str,
+    pub sort: Option<SortBy<'a>>,
     pub before: Option<DatasetId>,
     pub limit: i64,
 }
+
+/// The columns that datasets are sorted by.
+pub const SORT_COLUMNS: [SortColumn; 4] = [
+    SortColumn::CREATED,
+    SortColumn::text("name", "d.folded_name"),
+    SortColumn::number("images", "d.pictures"),
+    SortColumn::number("classes", "d.classes"),
+];
 
 #[derive(FromRow)]
 struct Row {
@@ -51,6 +61,9 @@ struct Row {
     classes: i64,
     created_at: i64,
     changed_at: i64,
+    /// The value that the list is sorted by.
+    #[sqlx(default)]
+    sorted: String,
 }
 
 fn dataset(row: Row) -> Result<Dataset> {
@@ -76,10 +89,11 @@ fn dataset(row: Row) -> Result<Dataset> {
     })
 }
 
-const SELECT: &str =
+const COLUMNS: &str =
     "SELECT d.id, d.owner, u.name AS owner_name, d.name, d.kind, d.source, d.directory, d.state, d.detail,
-     d.job_id, d.visibility, d.notes, d.manifest_sha256, d.pictures, d.broken, d.classes, d.created_at, d.changed_at
-     FROM datasets d JOIN users u ON u.id = d.owner";
+     d.job_id, d.visibility, d.notes, d.manifest_sha256, d.pictures, d.broken, d.classes, d.created_at, d.changed_at";
+
+const OWNED: &str = "datasets d JOIN users u ON u.id = d.owner";
 
 /// `$1` the viewer.
 const VISIBLE: &str = "(d.owner = $1 OR d.visibility = 'everybody' OR (d.visibility = 'group' AND EXISTS (
@@ -113,7 +127,7 @@ impl Db {
     }
 
     pub async fn find_dataset(&self, id: DatasetId) -> Result<Option<Dataset>> {
-        let sql = format!("{SELECT} WHERE d.id = $1");
+        let sql = format!("{COLUMNS} FROM {OWNED} WHERE d.id = $1");
         let row: Option<Row> = reading!(self, pool =>
             query_as(AssertSqlSafe(sql)).bind(id.to_string()).fetch_optional(pool).await)?;
         row.map(dataset).transpose()
@@ -125,17 +139,26 @@ impl Db {
             .bind(id.to_string()).fetch_optional(pool).await)?)
     }
 
-    pub async fn list_datasets(&self, filter: DatasetFilter<'_>) -> Result<Vec<Dataset>> {
+    /// Lists datasets, each with the value that the list is sorted by.
+    pub async fn list_datasets(&self, filter: DatasetFilter<'_>) -> Result<Vec<(Dataset, String)>> {
         let who = if filter.own { "d.owner = $1" } else { VISIBLE };
         let state = if filter.state.is_some() { "d.state = $2" } else { "$2 = ''" };
         let find = if filter.find.is_empty() { "$3 = ''" } else { "d.folded_name LIKE $3 ESCAPE '!'" };
-        let sql = format!("{SELECT} WHERE {who} AND {state} AND {find} AND d.id < $4 ORDER BY d.id DESC LIMIT $5");
+        let Ordering { after, order, value } = Ordering::new(filter.sort.as_ref(), "d.id", "$4", "$6");
+        let sql = format!(
+            "{COLUMNS}, {value} AS sorted FROM {OWNED} WHERE {who} AND {state} AND {find} AND {after} ORDER BY {order} LIMIT $5"
+        );
         // "g" sorts after every hexadecimal digit, so after every id.
         let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(filter.viewer.to_string()).bind(filter.state.map_or("", DatasetState::as_str))
-            .bind(pattern(filter.find)).bind(&before).bind(filter.limit).fetch_all(pool).await)?;
-        Ok(readable(rows.into_iter().map(dataset)))
+            .bind(pattern(filter.find)).bind(&before).bind(filter.limit).bind(position(filter.sort.as_ref()))
+            .fetch_all(pool).await)?;
+        let sorted = |mut row: Row| {
+            let value = std::mem::take(&mut row.sorted);
+            Ok((dataset(row)?, value))
+        };
+        Ok(readable(rows.into_iter().map(sorted)))
     }
 
     /// Whether somebody else's dataset is shown to this person.

@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
 use super::{
     Db, Json, Result,
     audit::{ChangedBy, append_audit},
+    ordering::{Ordering, SortBy, SortColumn, position},
     reading,
     search::{Named, by_parts, fold, id_is, pattern},
     sessions::{array_of, select, session},
@@ -18,7 +19,7 @@ use lyceum_model::{
     job::{Task, Visibility},
 };
 
-/// Which jobs to list. Newest first; `before` is the last id of the page before.
+/// Which jobs to list. Newest first where nothing else is said; `before` is the last id of the page before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JobFilter<'a> {
     /// Who reads; `None` sees all.
@@ -34,9 +35,21 @@ pub struct JobFilter<'a> {
     pub find: &'a str,
     /// What the id begins or ends with.
     pub id: Option<&'a IdPart>,
+    pub sort: Option<SortBy<'a>>,
     pub before: Option<JobId>,
     pub limit: i64,
 }
+
+/// The columns that jobs are sorted by.
+pub const SORT_COLUMNS: [SortColumn; 4] = [
+    SortColumn::CREATED,
+    SortColumn::text("name", "j.folded_name"),
+    SortColumn::number("started", "COALESCE(s.ready_at, s.started_at, 0)"),
+    SortColumn::number("gpus", "s.gpus"),
+];
+
+/// Those of what a user sees of other users' jobs: no index has the attempts of the few jobs that are shared.
+pub const SHARED_SORT_COLUMNS: [SortColumn; 2] = [SortColumn::CREATED, SortColumn::text("name", "j.folded_name")];
 
 /// What is to be another than it was; `None` stays.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +84,9 @@ pub(super) struct Row {
     attempt: i64,
     retries_left: i64,
     latest: String,
+    /// The value that the list is sorted by.
+    #[sqlx(default)]
+    sorted: String,
 }
 
 /// `$1` id, `$2` owner, `$3` and `$4` name, `$5` task, `$6` the first attempt, `$7` now, `$8` how
@@ -136,12 +152,16 @@ enum Origin {
     Tagged,
     /// The attempts that are charged to a group.
     Charged,
+    /// The attempts, in the order of one of their columns.
+    Attempts,
 }
 
 impl Origin {
     fn of(filter: &JobFilter<'_>, is_one_group: bool) -> Self {
         if filter.live_only || filter.state.is_some_and(SessionState::is_live) {
             Self::Live
+        } else if let Some(sort) = filter.sort.filter(|sort| !sort.column.is_by_id()) {
+            if sort.column.name == "name" { Self::All } else { Self::Attempts }
         } else if filter.tag.is_some() {
             Self::Tagged
         } else if filter.group.is_some() && is_one_group {
@@ -167,6 +187,10 @@ impl Origin {
                 "sessions s CROSS JOIN jobs j JOIN users u ON u.id = j.owner
                  WHERE j.session_id = s.id"
             }
+            Self::Attempts => {
+                "sessions s CROSS JOIN jobs j JOIN users u ON u.id = j.owner
+                 WHERE j.session_id = s.id AND s.job_id IS NOT NULL"
+            }
         }
     }
 
@@ -175,7 +199,7 @@ impl Origin {
         match self {
             Self::All | Self::Live => "j.id",
             Self::Tagged => "t.job_id",
-            Self::Charged => "s.job_id",
+            Self::Charged | Self::Attempts => "s.job_id",
         }
     }
 
@@ -183,7 +207,7 @@ impl Origin {
     fn is_of(self, place: &str) -> String {
         match self {
             Self::All => format!("j.owner = {place}"),
-            Self::Live | Self::Charged => format!("j.owner = {place} AND s.owner = {place}"),
+            Self::Live | Self::Charged | Self::Attempts => format!("j.owner = {place} AND s.owner = {place}"),
             Self::Tagged => format!("j.owner = {place} AND t.owner = {place}"),
         }
     }
@@ -191,7 +215,7 @@ impl Origin {
 
 /// Builds the statement that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many, `$5` a tag, `$6` a name as a
 /// pattern, `$7` the reader, `$8` a group: its id where `is_one_group`, and otherwise a name that several have, `$9` the
-/// expression of the few names where `is_few`. A condition is there only when it is asked for.
+/// expression of the few names where `is_few`, `$10` the sorted value before. A condition is there only when it is asked for.
 pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool, is_few: bool) -> String {
     let origin = Origin::of(filter, is_one_group);
     let key = origin.id();
@@ -211,11 +235,14 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool, is_few: 
     let find = if filter.find.is_empty() { "$6 = ''" } else { "j.folded_name LIKE $6 ESCAPE '!'" };
     let parts = by_parts("j.id", Named::Job, "$9", is_few);
     let id = id_is("j.id", filter.id);
-    let asked = format!("{owner} AND {state} AND {tag} AND {group} {starred} {id} AND {find} {parts} AND {key} < $3");
-    let newest = format!("ORDER BY {key} DESC LIMIT $4");
-    let (select, from) = (columns(db), origin.from());
+    let Ordering { after, order, value } = Ordering::new(filter.sort.as_ref(), key, "$3", "$10");
+    let asked = format!("{owner} AND {state} AND {tag} AND {group} {starred} {id} AND {find} {parts} AND {after}");
+    let newest = format!("ORDER BY {order} LIMIT $4");
+    let (select, from) = (format!("{}, {value} AS sorted", columns(db)), origin.from());
     match filter.reader {
         None => format!("{select} FROM {from} AND $7 = '' AND {asked} {newest}"),
+        // One's own jobs are all seen.
+        Some(_) if filter.owner == filter.reader => format!("{select} FROM {from} AND $7 <> '' AND {asked} {newest}"),
         Some(_) if origin == Origin::Live => {
             format!("{select} FROM {from} AND (j.owner = $7 OR {SHARED}) AND {asked} {newest}")
         }
@@ -225,7 +252,8 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool, is_few: 
                 format!("SELECT id FROM (SELECT {key} AS id FROM {from} AND {seen} AND {asked} {newest}) AS part")
             };
             let (own, shared) = (part(&origin.is_of("$7")), part(SHARED));
-            format!("{} WHERE j.id IN ({own} UNION {shared}) ORDER BY j.id DESC LIMIT $4", select_jobs(db))
+            let Ordering { order, .. } = Ordering::new(filter.sort.as_ref(), "j.id", "$3", "$10");
+            format!("{select} FROM {NEWEST} WHERE j.id IN ({own} UNION {shared}) ORDER BY {order} LIMIT $4")
         }
     }
 }
@@ -251,6 +279,11 @@ impl Db {
     }
 
     pub async fn list_jobs(&self, filter: JobFilter<'_>) -> Result<Vec<Job>> {
+        Ok(self.list_jobs_sorted(filter).await?.into_iter().map(|(job, _)| job).collect())
+    }
+
+    /// Lists jobs, each with the value that the list is sorted by.
+    pub async fn list_jobs_sorted(&self, filter: JobFilter<'_>) -> Result<Vec<(Job, String)>> {
         let name = filter.group.unwrap_or_default().replace('\0', "\u{fffd}");
         let mut groups: Vec<String> = match filter.group {
             Some(_) => reading!(self, pool => query_scalar("SELECT id FROM groups WHERE name = $1 LIMIT 2")
@@ -271,8 +304,12 @@ impl Db {
             .bind(&owner).bind(filter.state.map_or("", SessionState::as_str)).bind(&before).bind(filter.limit)
             .bind(filter.tag.map(stored_tag).unwrap_or_default()).bind(pattern(filter.find))
             .bind(filter.reader.map(|reader| reader.to_string()).unwrap_or_default()).bind(&group).bind(&few)
-            .fetch_all(pool).await)?;
-        Ok(readable(rows.into_iter().map(job)))
+            .bind(position(filter.sort.as_ref())).fetch_all(pool).await)?;
+        let sorted = |mut row: Row| {
+            let value = std::mem::take(&mut row.sorted);
+            Ok((job(row)?, value))
+        };
+        Ok(readable(rows.into_iter().map(sorted)))
     }
 
     /// All attempts of a job, the latest first.

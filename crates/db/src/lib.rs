@@ -27,12 +27,14 @@ pub mod invitations;
 pub mod jobs;
 pub mod limits;
 pub mod limits_and_usage;
+mod list_columns;
 pub mod location;
 pub mod logins;
 pub mod maintenance;
 pub mod models;
 pub mod notifications;
 mod open;
+pub mod ordering;
 pub mod outlook;
 pub mod people;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::{
     Db, Result,
     audit::{Entry, append_audit},
     idempotency::{self, IdempotentRequest},
+    ordering::{Ordering, SortBy, SortColumn, position},
     reading,
     search::{fold, pattern},
     transaction,
@@ -17,7 +18,7 @@ use lyceum_model::{
     DatasetId, DescriptionChanges, JobId, Model, ModelId, ModelTest, ModelTestId, Timestamp, UserId, trained::Trained,
 };
 
-/// Which models to list. Newest first; `before` is the last id of the page before.
+/// Which models to list. Newest first without a `sort`; `before` is the last id of the page before.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelFilter<'a> {
     /// Those that this person trained, and those that are shown to them.
@@ -30,9 +31,18 @@ pub struct ModelFilter<'a> {
     pub parent: Option<ModelId>,
     /// A part of the name, whatever its case.
     pub find: &'a str,
+    pub sort: Option<SortBy<'a>>,
     pub before: Option<ModelId>,
     pub limit: i64,
 }
+
+/// The columns that models are sorted by.
+pub const SORT_COLUMNS: [SortColumn; 4] = [
+    SortColumn::CREATED,
+    SortColumn::text("name", "m.folded_name"),
+    SortColumn::text("network", "m.network"),
+    SortColumn::number("checkpoints", "m.snapshots"),
+];
 
 #[derive(FromRow)]
 struct Row {
@@ -59,6 +69,9 @@ struct Row {
     notes: String,
     created_at: i64,
     changed_at: i64,
+    /// The value that the list is sorted by.
+    #[sqlx(default)]
+    sorted: String,
 }
 
 fn model(row: Row) -> Result<Model> {
@@ -113,9 +126,10 @@ fn test(row: TestRow) -> Result<ModelTest> {
     })
 }
 
-const SELECT: &str = "SELECT m.id, m.owner, u.name AS owner_name, m.name, m.kind, m.network, m.directory, m.dataset_id,
-     m.job_id, m.parent_id, m.parent_snapshot, m.state, m.detail, m.attempt, m.metric, m.best, m.snapshots, m.precisions_job, m.speed, m.visibility, m.notes, m.created_at, m.changed_at
-     FROM models m JOIN users u ON u.id = m.owner";
+const COLUMNS: &str = "SELECT m.id, m.owner, u.name AS owner_name, m.name, m.kind, m.network, m.directory, m.dataset_id,
+     m.job_id, m.parent_id, m.parent_snapshot, m.state, m.detail, m.attempt, m.metric, m.best, m.snapshots, m.precisions_job, m.speed, m.visibility, m.notes, m.created_at, m.changed_at";
+
+const OWNED: &str = "models m JOIN users u ON u.id = m.owner";
 
 /// `$1` the viewer.
 const VISIBLE: &str = "(m.owner = $1 OR m.visibility = 'everybody' OR (m.visibility = 'group' AND EXISTS (
@@ -153,7 +167,7 @@ impl Db {
     }
 
     pub async fn find_model(&self, id: ModelId) -> Result<Option<Model>> {
-        let sql = format!("{SELECT} WHERE m.id = $1");
+        let sql = format!("{COLUMNS} FROM {OWNED} WHERE m.id = $1");
         let row: Option<Row> = reading!(self, pool =>
             query_as(AssertSqlSafe(sql)).bind(id.to_string()).fetch_optional(pool).await)?;
         row.map(model).transpose()
@@ -161,7 +175,7 @@ impl Db {
 
     /// The one whose training writes into this directory; of several the latest.
     pub async fn find_model_in(&self, directory: &str) -> Result<Option<Model>> {
-        let sql = format!("{SELECT} WHERE m.directory = $1 ORDER BY m.id DESC LIMIT 1");
+        let sql = format!("{COLUMNS} FROM {OWNED} WHERE m.directory = $1 ORDER BY m.id DESC LIMIT 1");
         let row: Option<Row> = reading!(self, pool =>
             query_as(AssertSqlSafe(sql)).bind(directory).fetch_optional(pool).await)?;
         row.map(model).transpose()
@@ -173,20 +187,28 @@ impl Db {
             .bind(id.to_string()).fetch_optional(pool).await)?)
     }
 
-    pub async fn list_models(&self, filter: ModelFilter<'_>) -> Result<Vec<Model>> {
+    /// Lists models, each with the value that the list is sorted by.
+    pub async fn list_models(&self, filter: ModelFilter<'_>) -> Result<Vec<(Model, String)>> {
         let who = if filter.own { "m.owner = $1" } else { VISIBLE };
         let dataset = if filter.dataset.is_some() { "m.dataset_id = $2" } else { "$2 = ''" };
         let find = if filter.find.is_empty() { "$3 = ''" } else { "m.folded_name LIKE $3 ESCAPE '!'" };
         let parent = if filter.parent.is_some() { "m.parent_id = $4" } else { "$4 = ''" };
+        let Ordering { after, order, value } = Ordering::new(filter.sort.as_ref(), "m.id", "$5", "$7");
         let sql = format!(
-            "{SELECT} WHERE {who} AND {dataset} AND {find} AND {parent} AND m.id < $5 ORDER BY m.id DESC LIMIT $6"
+            "{COLUMNS}, {value} AS sorted FROM {OWNED} WHERE {who} AND {dataset} AND {find} AND {parent} AND {after}
+             ORDER BY {order} LIMIT $6"
         );
         // "g" sorts after every hexadecimal digit, so after every id.
         let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(filter.viewer.to_string()).bind(filter.dataset.map(|id| id.to_string()).unwrap_or_default())
-            .bind(pattern(filter.find)).bind(filter.parent.map(|id| id.to_string()).unwrap_or_default()).bind(&before).bind(filter.limit).fetch_all(pool).await)?;
-        Ok(readable(rows.into_iter().map(model)))
+            .bind(pattern(filter.find)).bind(filter.parent.map(|id| id.to_string()).unwrap_or_default()).bind(&before).bind(filter.limit)
+            .bind(position(filter.sort.as_ref())).fetch_all(pool).await)?;
+        let sorted = |mut row: Row| {
+            let value = std::mem::take(&mut row.sorted);
+            Ok((model(row)?, value))
+        };
+        Ok(readable(rows.into_iter().map(sorted)))
     }
 
     /// Those that are trained by a network on a dataset and shown to this person, with their speed: the latest first.
@@ -198,7 +220,7 @@ impl Db {
         limit: i64,
     ) -> Result<Vec<Model>> {
         let sql = format!(
-            "{SELECT} WHERE {VISIBLE} AND m.dataset_id = $2 AND m.network = $3 AND m.state = 'trained'
+            "{COLUMNS} FROM {OWNED} WHERE {VISIBLE} AND m.dataset_id = $2 AND m.network = $3 AND m.state = 'trained'
              AND m.speed IS NOT NULL ORDER BY m.id DESC LIMIT $4"
         );
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).bind(viewer.to_string())

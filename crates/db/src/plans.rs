@@ -8,12 +8,14 @@ use super::{
     groups::{self, Audience, GroupFilter},
     holds, intervals, invitations,
     jobs::{self, JobFilter},
-    limits_and_usage, notifications, outlook,
+    limits_and_usage, notifications,
+    ordering::{SortBy, SortColumn},
+    outlook,
     people::{self, PeopleFilter, PeoplePosition, Sort},
     quota_table::{self, Order, QuotaTableFilter, QuotaTablePosition, TableFilter},
     quotas, retention, runs, sessions,
     sessions::Filter,
-    shell_jobs, usage, users,
+    shell_jobs, sweeps, usage, users,
 };
 use lyceum_model::{GroupId, SessionId, SessionState, UserId, user::State};
 
@@ -248,7 +250,7 @@ async fn a_filtered_list_is_read_by_its_index() {
         (sessions::list(&db, &Filter { sessions_only: true, ..everybody }), &["sessions_interactive (id<?)"]),
         (
             sessions::list(&db, &Filter { sessions_only: true, app: Some("x"), ..everybody }),
-            &["sessions_app (app=? AND id<?)"],
+            &["sessions_program (app=? AND id<?)"],
         ),
         (
             "DELETE FROM logins WHERE expires_at <= 1 OR last_seen_at <= 2".to_owned(),
@@ -263,6 +265,69 @@ async fn a_filtered_list_is_read_by_its_index() {
             assert!(plan.contains(index), "without {index}:\n{sql}\n{plan}");
         }
     }
+}
+
+/// A list in the order of a column is read in that order, from where a page begins.
+#[tokio::test]
+async fn a_sorted_list_is_read_in_its_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+    fn sort(columns: &'static [SortColumn], name: &str, after: Option<&'static str>) -> Option<SortBy<'static>> {
+        let column = columns.iter().find(|column| column.name == name).unwrap();
+        Some(SortBy { column, is_descending: true, after })
+    }
+    let owner = Some(UserId::new());
+    let (job, one) = (JobFilter { limit: 50, ..JobFilter::default() }, SessionId::new());
+    let listed = Filter { limit: 50, sessions_only: true, before: Some(one), ..Filter::default() };
+    let swept = sweeps::SweepFilter { limit: 50, ..sweeps::SweepFilter::default() };
+    let mut asked = Vec::new();
+    for (name, own, everybodys) in [
+        ("name", "jobs_owner_name (owner=?", "jobs_name ("),
+        ("started", "attempts_owner_started (owner=?", "attempts_started ("),
+        ("gpus", "attempts_owner_gpus (owner=?", "attempts_gpus ("),
+    ] {
+        for after in [None, Some("1")] {
+            let sort = sort(&jobs::SORT_COLUMNS, name, after);
+            asked.push((jobs::list(&db, &JobFilter { owner, sort, ..job }, true, false), own, true));
+            let of_all = jobs::list(&db, &JobFilter { sort, ..job }, true, false);
+            asked.push((of_all, everybodys, after.is_some()));
+        }
+    }
+    for (name, own, everybodys) in [
+        ("name", "sessions_owner_name (owner=?", "sessions_name ("),
+        ("program", "sessions_owner_program (owner=?", "sessions_program ("),
+        ("started", "sessions_owner_started (owner=?", "sessions_started ("),
+        ("gpus", "sessions_owner_gpus (owner=?", "sessions_gpus ("),
+    ] {
+        for after in [None, Some("1")] {
+            let sort = sort(&sessions::SORT_COLUMNS, name, after);
+            asked.push((sessions::list(&db, &Filter { owner, sort, ..listed }), own, true));
+            asked.push((sessions::list(&db, &Filter { sort, ..listed }), everybodys, after.is_some()));
+        }
+    }
+    for (name, own, everybodys) in [
+        ("name", "sweeps_owner_name (owner=?", "sweeps_name ("),
+        ("tasks", "sweeps_owner_tasks (owner=?", "sweeps_tasks ("),
+    ] {
+        for after in [None, Some("1")] {
+            let sort = sort(&sweeps::SORT_COLUMNS, name, after);
+            asked.push((sweeps::list(&sweeps::SweepFilter { owner, sort, ..swept }), own, true));
+            asked.push((sweeps::list(&sweeps::SweepFilter { sort, ..swept }), everybodys, after.is_some()));
+        }
+    }
+    for (sql, index, is_searched) in asked {
+        let plan = plan(&db, &sql).await;
+        // The first page of everybody's begins where the index does.
+        let index = if is_searched { index } else { index.trim_end_matches(" (") };
+        assert!(plan.contains(index) && !plan.contains("B-TREE"), "without {index}:\n{sql}\n{plan}");
+        assert!(!is_searched || !plan.contains("SCAN"), "{sql}\n{plan}");
+    }
+    let reader = Some(UserId::new());
+    let shared = JobFilter { reader, sort: sort(&jobs::SHARED_SORT_COLUMNS, "name", Some("1")), ..job };
+    let plan = plan(&db, &jobs::list(&db, &shared, true, false)).await;
+    let scans = plan.lines().filter(|step| step.contains("SCAN") && !step.contains("SCAN part"));
+    assert_eq!(scans.collect::<Vec<_>>(), Vec::<&str>::new(), "{plan}");
+    assert!(plan.contains("jobs_owner_name (owner=?") && plan.contains("jobs_shared_name ("), "{plan}");
 }
 
 #[tokio::test]

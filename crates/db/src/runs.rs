@@ -8,6 +8,7 @@ use super::{
     Db, Result,
     audit::{Entry, append_audit},
     idempotency::{self, IdempotentRequest},
+    people::places,
     reading,
     search::{id_is, pattern},
     transaction,
@@ -154,6 +155,19 @@ impl Db {
         let row: Option<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(reader(sees)).bind(id.to_string()).fetch_optional(pool).await)?;
         row.map(Row::run).transpose()
+    }
+
+    /// Returns the runs of some jobs; a job whose logs nobody has read has none.
+    pub async fn runs_of_jobs(&self, jobs: &[JobId]) -> Result<Vec<(JobId, RunId)>> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = format!("SELECT job_id, id FROM runs WHERE job_id IN ({})", places(jobs.len()));
+        let rows: Vec<(String, String)> = reading!(self, pool => {
+            let question = query_as(AssertSqlSafe(sql));
+            jobs.iter().fold(question, |question, id| question.bind(id.to_string())).fetch_all(pool).await
+        })?;
+        rows.iter().map(|(job, run)| Ok((parse(job, "job id")?, parse(run, "run id")?))).collect()
     }
 
     /// The run of a job, whoever may see it.

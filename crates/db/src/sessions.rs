@@ -8,7 +8,9 @@ use sqlx::{query, query_as, query_scalar};
 use super::{
     Db, Json, Result,
     audit::{Entry, append_audit},
-    intervals, reading,
+    intervals,
+    ordering::{Ordering, SortBy, SortColumn, position},
+    reading,
     search::{fold, id_is, pattern},
     settings::SET_SETTING,
     transaction,
@@ -22,7 +24,7 @@ use lyceum_model::{
     session::{CountedTime, IdleQuestion, Placement, SessionSpec},
 };
 
-/// Which workloads to list, sessions and attempts of jobs alike where nothing else is said. Newest first; `before` is the last id of the page before.
+/// Which workloads to list, sessions and attempts of jobs alike where nothing else is said. Newest first without a `sort`; `before` is the last id of the page before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Filter<'a> {
     pub owner: Option<UserId>,
@@ -41,9 +43,19 @@ pub struct Filter<'a> {
     pub id: Option<&'a IdPart>,
     /// A part of the name, in any case.
     pub find: &'a str,
+    pub sort: Option<SortBy<'a>>,
     pub before: Option<SessionId>,
     pub limit: i64,
 }
+
+/// The columns that sessions are sorted by.
+pub const SORT_COLUMNS: [SortColumn; 5] = [
+    SortColumn::CREATED,
+    SortColumn::text("name", "s.folded_name"),
+    SortColumn::text("program", "s.app"),
+    SortColumn::number("started", "COALESCE(s.ready_at, s.started_at, 0)"),
+    SortColumn::number("gpus", "s.gpus"),
+];
 
 /// One line of a session's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,8 +181,10 @@ pub(super) fn array_of(db: &Db) -> String {
 
 /// The text that reads whole sessions, up to the conditions.
 pub(super) fn select(db: &Db) -> String {
-    format!("SELECT {} FROM sessions s JOIN users u ON u.id = s.owner", array_of(db))
+    format!("SELECT {} FROM {OWNED}", array_of(db))
 }
+
+const OWNED: &str = "sessions s JOIN users u ON u.id = s.owner";
 
 /// The owner's name, and the job where it is one's attempt.
 const WHOSE: &str = "SELECT u.name, s.job_id FROM sessions s JOIN users u ON u.id = s.owner WHERE s.id = $1";
@@ -195,17 +209,22 @@ fn stopped<'a>(
 }
 
 /// The text that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many, `$5` app,
-/// `$6` reason of the end, `$7` and `$8` ended from and before, `$9` the pattern of a name.
+/// `$6` reason of the end, `$7` and `$8` ended from and before, `$9` the pattern of a name, `$10` the sorted value before.
 ///
 /// A condition is there only when it is asked for, and what is not ended says so in the
 /// words of the index of live sessions: else the whole history would be read.
 pub(super) fn list(db: &Db, filter: &Filter<'_>) -> String {
-    let (whose, newest) = match (filter.owner, db) {
-        (None, _) => ("$1 = '' AND s.id < $3", "s.id DESC"),
-        (Some(_), Db::Sqlite { .. }) => ("s.owner = $1 AND s.id < $3", "s.id DESC"),
-        // An order that begins with the owner is that of the owners' indexes alone. PostgreSQL would otherwise go through
-        // everyone's sessions by id, since it expects soon to meet those of a person who has many jobs.
-        (Some(_), Db::Postgres { .. }) => ("s.owner >= $1 AND (s.owner, s.id) < ($1, $3)", "s.owner DESC, s.id DESC"),
+    let sorted = Ordering::new(filter.sort.as_ref(), "s.id", "$3", "$10");
+    let Ordering { after, order, value } = &sorted;
+    let (whose, order) = match (filter.owner, db) {
+        (None, _) => (format!("$1 = '' AND {after}"), order.clone()),
+        (Some(_), Db::Postgres { .. }) if filter.sort.is_none() => {
+            // An order that begins with the owner is that of the owners' indexes alone. PostgreSQL would otherwise go
+            // through everyone's sessions by id, since it expects soon to meet those of a person who has many jobs.
+            let after = "s.owner >= $1 AND (s.owner, s.id) < ($1, $3) AND $10 = ''";
+            (after.to_owned(), "s.owner DESC, s.id DESC".to_owned())
+        }
+        (Some(_), _) => (format!("s.owner = $1 AND {after}"), order.clone()),
     };
     let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
     let live_only = filter.live_only || filter.state.is_some_and(SessionState::is_live);
@@ -225,8 +244,9 @@ pub(super) fn list(db: &Db, filter: &Filter<'_>) -> String {
     let id = id_is("s.id", filter.id);
     let find = if filter.find.is_empty() { "$9 = ''" } else { "s.folded_name LIKE $9 ESCAPE '!'" };
     format!(
-        "{} WHERE {whose} AND {state} {live} {kind} {id} AND {app} AND {reason} AND {ended} AND {find} ORDER BY {newest} LIMIT $4",
-        select(db)
+        "SELECT {}, {value} FROM {OWNED} WHERE {whose} AND {state} {live} {kind} {id} AND {app} AND {reason} AND {ended} \
+         AND {find} ORDER BY {order} LIMIT $4",
+        array_of(db)
     )
 }
 
@@ -255,6 +275,11 @@ impl Db {
     }
 
     pub async fn list_sessions(&self, filter: Filter<'_>) -> Result<Vec<Session>> {
+        Ok(self.list_sessions_sorted(filter).await?.into_iter().map(|(session, _)| session).collect())
+    }
+
+    /// Lists sessions, each with the value that the list is sorted by.
+    pub async fn list_sessions_sorted(&self, filter: Filter<'_>) -> Result<Vec<(Session, String)>> {
         // PostgreSQL refuses such a text, and no app is called so.
         if filter.app.is_some_and(|app| app.contains('\0')) {
             return Ok(Vec::new());
@@ -264,13 +289,13 @@ impl Db {
         let state = filter.state.map(SessionState::as_str).unwrap_or_default();
         // "g" sorts after every hexadecimal digit, so after every id.
         let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
-        let rows: Vec<String> = reading!(self, pool => query_scalar(sqlx::AssertSqlSafe(sql))
+        let rows: Vec<(String, String)> = reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql))
             .bind(&owner).bind(state).bind(&before).bind(filter.limit)
             .bind(filter.app.unwrap_or_default()).bind(filter.end_reason.map_or("", EndReason::as_str))
             .bind(filter.ended_from.map_or(i64::MIN, |at| at.0)).bind(filter.ended_before.map_or(i64::MAX, |at| at.0))
-            .bind(pattern(filter.find))
+            .bind(pattern(filter.find)).bind(position(filter.sort.as_ref()))
             .fetch_all(pool).await)?;
-        Ok(readable(rows.iter().map(|row| session(row))))
+        Ok(readable(rows.into_iter().map(|(row, value)| Ok((session(&row)?, value)))))
     }
 
     /// Counts what lives, by app and state.

@@ -11,8 +11,9 @@ use super::{
     audit::{Entry, append_audit},
     idempotency::{self, IdempotentRequest},
     jobs::{Row as JobRow, job, select_jobs},
+    ordering::{Ordering, SortBy, SortColumn, position},
     reading,
-    search::id_is,
+    search::{fold, id_is, pattern},
     transaction,
     types::{parse, readable},
 };
@@ -21,6 +22,24 @@ use lyceum_model::{
     hold::Pause,
     sweep::{Plan, SweepState},
 };
+
+/// Which sweeps to list. Newest first without a `sort`; `before` is the last id of the page before.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SweepFilter<'a> {
+    /// `None`: of all users.
+    pub owner: Option<UserId>,
+    /// What the id begins or ends with.
+    pub id: Option<&'a IdPart>,
+    /// A part of the name, whatever its case.
+    pub find: &'a str,
+    pub sort: Option<SortBy<'a>>,
+    pub before: Option<SweepId>,
+    pub limit: i64,
+}
+
+/// The columns that sweeps are sorted by.
+pub const SORT_COLUMNS: [SortColumn; 3] =
+    [SortColumn::CREATED, SortColumn::text("name", "w.folded_name"), SortColumn::number("tasks", "w.tasks")];
 
 #[derive(FromRow)]
 struct Row {
@@ -35,10 +54,16 @@ struct Row {
     released: i64,
     parallel: i64,
     created_at: i64,
+    /// The value that the list is sorted by.
+    #[sqlx(default)]
+    sorted: String,
 }
 
-const SWEEPS: &str = "SELECT w.id, w.owner, u.name AS owner_name, w.name, w.kind, w.state, w.note, w.tasks, w.released,
-         w.parallel, w.created_at FROM sweeps w JOIN users u ON u.id = w.owner";
+const COLUMNS: &str =
+    "SELECT w.id, w.owner, u.name AS owner_name, w.name, w.kind, w.state, w.note, w.tasks, w.released,
+         w.parallel, w.created_at";
+
+const OWNED: &str = "sweeps w JOIN users u ON u.id = w.owner";
 
 fn sweep(row: Row) -> Result<Sweep> {
     Ok(Sweep {
@@ -66,6 +91,18 @@ fn pause((user, by, note, at): (String, String, String, i64)) -> (String, Pause)
     (user, pause)
 }
 
+/// The statement that lists: `$1` owner, `$2` the id before, `$3` how many, `$4` a name as a pattern, `$5` the sorted value
+/// before.
+pub(super) fn list(filter: &SweepFilter<'_>) -> String {
+    let owner = if filter.owner.is_some() { "w.owner = $1" } else { "$1 = ''" };
+    let find = if filter.find.is_empty() { "$4 = ''" } else { "w.folded_name LIKE $4 ESCAPE '!'" };
+    let id = id_is("w.id", filter.id);
+    let Ordering { after, order, value } = Ordering::new(filter.sort.as_ref(), "w.id", "$2", "$5");
+    format!(
+        "{COLUMNS}, {value} AS sorted FROM {OWNED} WHERE {owner} AND {find} {id} AND {after} ORDER BY {order} LIMIT $3"
+    )
+}
+
 impl Db {
     /// Writes a sweep; [`super::Error::Unique`] when its key was used before.
     pub async fn add_sweep(
@@ -77,11 +114,11 @@ impl Db {
     ) -> Result<()> {
         let (id, plan) = (new.id.to_string(), Json::write(plan));
         transaction!(self, tx => {
-            query("INSERT INTO sweeps (id, owner, name, plan, kind, tasks, released, parallel, state, note, created_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")
+            query("INSERT INTO sweeps (id, owner, name, plan, kind, tasks, released, parallel, state, note, created_at,
+                     folded_name) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
                 .bind(&id).bind(new.owner.to_string()).bind(&new.name).bind(&plan).bind(new.kind.as_str())
                 .bind(new.tasks).bind(new.released).bind(new.parallel).bind(new.state.as_str()).bind(&new.note)
-                .bind(new.created_at.0).execute(&mut *tx).await?;
+                .bind(new.created_at.0).bind(fold(&new.name)).execute(&mut *tx).await?;
             append_audit(&mut *tx, noted).await?;
             if let Some(IdempotentRequest { user, key, request_hash }) = once {
                 query(idempotency::ADD).bind(user.to_string()).bind(key).bind(request_hash).bind(&id)
@@ -92,7 +129,7 @@ impl Db {
     }
 
     pub async fn find_sweep(&self, id: SweepId) -> Result<Option<Sweep>> {
-        let row: Option<Row> = reading!(self, pool => query_as(AssertSqlSafe(format!("{SWEEPS} WHERE w.id = $1")))
+        let row: Option<Row> = reading!(self, pool => query_as(AssertSqlSafe(format!("{COLUMNS} FROM {OWNED} WHERE w.id = $1")))
             .bind(id.to_string()).fetch_optional(pool).await)?;
         row.map(sweep).transpose()
     }
@@ -103,32 +140,24 @@ impl Db {
         text.map(|text| Json::read(&text, "sweep's plan")).transpose()
     }
 
-    /// Somebody's, or everybody's, newest first; `before` is the last of the page before.
-    pub async fn list_sweeps(&self, owner: Option<UserId>, before: Option<SweepId>, limit: i64) -> Result<Vec<Sweep>> {
-        self.list_sweeps_like(owner, None, before, limit).await
-    }
-
-    /// Those of them whose id begins or ends with this part.
-    pub async fn list_sweeps_like(
-        &self,
-        owner: Option<UserId>,
-        id: Option<&IdPart>,
-        before: Option<SweepId>,
-        limit: i64,
-    ) -> Result<Vec<Sweep>> {
-        let id = id_is("w.id", id);
-        let sql = format!("{SWEEPS} WHERE ($1 = '' OR w.owner = $1) AND w.id < $2 {id} ORDER BY w.id DESC LIMIT $3");
-        let owner = owner.map(|owner| owner.to_string()).unwrap_or_default();
+    /// Lists sweeps, each with the value that the list is sorted by.
+    pub async fn list_sweeps(&self, filter: SweepFilter<'_>) -> Result<Vec<(Sweep, String)>> {
+        let sql = list(&filter);
+        let owner = filter.owner.map(|owner| owner.to_string()).unwrap_or_default();
         // "g" sorts after every id.
-        let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
-        let rows: Vec<Row> = reading!(self, pool =>
-            query_as(AssertSqlSafe(sql)).bind(&owner).bind(&before).bind(limit).fetch_all(pool).await)?;
-        Ok(readable(rows.into_iter().map(sweep)))
+        let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
+        let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).bind(&owner).bind(&before)
+            .bind(filter.limit).bind(pattern(filter.find)).bind(position(filter.sort.as_ref())).fetch_all(pool).await)?;
+        let sorted = |mut row: Row| {
+            let value = std::mem::take(&mut row.sorted);
+            Ok((sweep(row)?, value))
+        };
+        Ok(readable(rows.into_iter().map(sorted)))
     }
 
     /// Those that have not ended, the oldest first.
     pub async fn open_sweeps(&self) -> Result<Vec<Sweep>> {
-        let sql = format!("{SWEEPS} WHERE w.state <> 'ended' ORDER BY w.id");
+        let sql = format!("{COLUMNS} FROM {OWNED} WHERE w.state <> 'ended' ORDER BY w.id");
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?;
         Ok(readable(rows.into_iter().map(sweep)))
     }

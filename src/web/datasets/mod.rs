@@ -21,13 +21,14 @@ use super::{
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging},
+    sorting::Sorting,
 };
 use crate::{
     datasets::{
         self, NewDataset,
         build::inspect::{ClassCount, Inspection},
     },
-    db::datasets::DatasetFilter,
+    db::datasets::{DatasetFilter, SORT_COLUMNS},
     model::{Dataset, DatasetId, DatasetState, DescriptionChanges, JobId, Timestamp, job::Visibility},
 };
 
@@ -141,6 +142,9 @@ pub struct DatasetParameters {
     own: Option<bool>,
     /// Part of the name.
     search: Option<String>,
+    /// `created`, `name`, `images` or `classes`, with a minus in front for the opposite order; by default `-created`.
+    #[param(example = "-created")]
+    sort: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
@@ -160,16 +164,20 @@ pub async fn list(
         None | Some("") => None,
         Some(word) => Some(word.parse().map_err(|_err| Error::field("state", "invalid_value", expected))?),
     };
+    let sorting = Sorting::asked(&SORT_COLUMNS, parameters.sort.as_deref())?;
+    let position = sorting.position(&paging)?;
     let filter = DatasetFilter {
         viewer: user.id(),
         own: parameters.own == Some(true),
         state,
         find: parameters.search.as_deref().unwrap_or_default(),
-        before: paging.after()?,
+        sort: sorting.sort(&position),
+        before: position.before,
         limit: limit + 1,
     };
     let found = portal.datasets.list(filter).await?;
-    Ok(Listed::new(found.into_iter().map(DatasetView::from).collect(), limit, |view: &DatasetView| view.id))
+    let found = found.into_iter().map(|(one, value)| (DatasetView::from(one), value));
+    Ok(sorting.listed(found.collect(), limit, |view: &DatasetView| view.id))
 }
 
 /// Creates a dataset. A job of yours builds it.

@@ -13,16 +13,18 @@ use serde_json::{Map, Value, json};
 use super::items::{ItemParameters, ItemView, items};
 use crate::{
     datasets::{self, Contents, NewDataset, browse},
-    db::datasets::DatasetFilter,
+    db::datasets::{DatasetFilter, SORT_COLUMNS},
     model::{Dataset, DatasetId, DatasetState, DescriptionChanges, Resources},
     web::{
-        Portal,
+        Portal, columns,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
         href::href,
         jobs::why_it_waits,
         page::{Nav, Page},
-        paging::{Listed, Paging},
+        paging::Paging,
+        selection,
+        sorting::Sorting,
         views::{
             self, ClassBar, DatasetForm, DatasetInside, DatasetPage, DatasetRow, DatasetsPage, ItemCard, ItemFilter,
             Moment, NewDatasetPage, SideBar,
@@ -41,8 +43,10 @@ const BARS: usize = 40;
 #[serde(deny_unknown_fields, default)]
 pub struct PageParams {
     search: String,
+    sort: String,
     cursor: Option<String>,
     done: Option<String>,
+    failed: String,
 }
 
 /// `/datasets`
@@ -52,25 +56,30 @@ pub async fn list(
     Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let now = portal.clock.now();
-    let cursor = visit.cursor.filter(|cursor| !cursor.is_empty());
-    let paged = cursor.is_some();
-    let paging = Paging::new(Some(PAGE_SIZE), cursor);
+    let cursor = visit.cursor.clone().filter(|cursor| !cursor.is_empty());
+    let sorting = Sorting::of_page(&SORT_COLUMNS, &visit.sort);
+    let position = sorting.position(&Paging::new(Some(PAGE_SIZE), cursor.clone()))?;
     let filter = DatasetFilter {
         viewer: user.id(),
         own: false,
         state: None,
         find: &visit.search,
-        before: paging.after()?,
+        sort: sorting.sort(&position),
+        before: position.before,
         limit: PAGE_SIZE + 1,
     };
-    let page = Listed::new(portal.datasets.list(filter).await?, PAGE_SIZE, |one: &Dataset| one.id);
-    let page_href = |cursor: &str| href("/datasets", [("search", visit.search.as_str()), ("cursor", cursor)]);
+    let page = sorting.listed(portal.datasets.list(filter).await?, PAGE_SIZE, |one: &Dataset| one.id);
+    let address = |sort: &str, cursor: &str| {
+        href("/datasets", [("search", visit.search.as_str()), ("sort", sort), ("cursor", cursor)])
+    };
+    let columns = columns::DATASETS.shown(&portal, &user).await?;
+    let frame = sorting.frame(columns, address, cursor.as_deref(), page.next_cursor.as_deref());
+    let frame = selection::told(frame, visit.done.as_deref().unwrap_or_default(), &visit.failed, "dataset");
     let view = DatasetsPage {
         layout: portal.layout_of(&user.0, Nav::Datasets),
         notice: (visit.done.as_deref() == Some("removed")).then(|| "The dataset was removed.".to_owned()),
         rows: page.items.iter().map(|one| DatasetRow::new(one, Moment::ago(one.created_at, now), user.id())).collect(),
-        first_href: paged.then(|| page_href("")),
-        next_href: page.next_cursor.as_deref().map(page_href),
+        frame,
         search: visit.search,
     };
     Ok(Page(view).into_response())

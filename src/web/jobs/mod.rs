@@ -5,6 +5,7 @@
 
 pub(super) mod form;
 pub(super) mod hardware;
+mod list;
 pub(super) mod pages;
 pub(super) mod routes;
 mod several;
@@ -25,11 +26,12 @@ use super::{
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging, id_asked},
     sessions::{AdmissionAnswer, estimated_start, waiting_since},
+    sorting::Sorting,
     streams::{EventId, Subject, follow_events, sse_for},
 };
 use crate::{
     apps::base_url,
-    db::jobs::JobFilter,
+    db::jobs::{JobFilter, SHARED_SORT_COLUMNS, SORT_COLUMNS},
     jobs::{Changes, JobRequest},
     model::{
         EndReason, Gpu, Job, JobId, Outcome, Resources, Role, SessionState, SlurmOptions, SweepId, Timestamp, UserId,
@@ -275,6 +277,10 @@ pub struct JobParameters {
     search: Option<String>,
     /// The beginning or the end of the id.
     id: Option<String>,
+    /// `created`, `name`, `started` or `gpus`, with a minus in front for the opposite order; by default `-created`. Jobs of
+    /// other users are sorted by `created` and `name` alone, except for operators.
+    #[param(example = "-created")]
+    sort: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
@@ -299,21 +305,27 @@ pub async fn list(
         }
     };
     let id = id_asked(parameters.id.as_deref())?;
+    let (reader, owner) = (reader(&user), owner_asked(&portal, &user, parameters.owner.as_deref()).await?);
+    let columns: &[_] = if reader.is_some() && owner != reader { &SHARED_SORT_COLUMNS } else { &SORT_COLUMNS };
+    let sorting = Sorting::asked(columns, parameters.sort.as_deref())?;
+    let position = sorting.position(&paging)?;
     let filter = JobFilter {
         id: id.as_ref(),
-        reader: reader(&user),
-        owner: owner_asked(&portal, &user, parameters.owner.as_deref()).await?,
+        reader,
+        owner,
         state,
         live_only: false,
         tag: parameters.tag.as_deref().filter(|tag| !tag.is_empty()),
         group: parameters.group.as_deref().filter(|group| !group.is_empty()),
         starred: parameters.starred == Some(true),
         find: parameters.search.as_deref().unwrap_or_default(),
-        before: paging.after()?,
+        sort: sorting.sort(&position),
+        before: position.before,
         limit: limit + 1,
     };
-    let found = portal.jobs.list(filter).await?;
-    Ok(Listed::new(found.into_iter().map(JobView::from).collect(), limit, |view: &JobView| view.id))
+    let found = portal.jobs.list_sorted(filter).await?;
+    let found = found.into_iter().map(|(job, value)| (JobView::from(job), value));
+    Ok(sorting.listed(found.collect(), limit, |view: &JobView| view.id))
 }
 
 /// Who sees what is shared with them alone; operators see all.

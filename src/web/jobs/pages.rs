@@ -1,5 +1,5 @@
-//! `/jobs` and one job as pages, with the forms that act on one or on several. The form for a
-//! new one is in `form`; the rules are the service's, as for the API.
+//! One job as a page, with the forms that act on it. The list is in `list` and the form for a new one in `form`; the rules
+//! are the service's, as for the API.
 
 use std::sync::Arc;
 
@@ -12,177 +12,47 @@ use serde::Deserialize;
 
 use super::terminal_url;
 use crate::{
-    db::jobs::JobFilter,
     jobs::{Changes, Error as JobError, JobEvent},
-    model::{Job, JobId, Role, SessionState, hold::Pause, job::JobProgram, time::human_duration},
+    model::{Job, JobId, SessionState, job::JobProgram, time::human_duration},
     sessions::program_notes,
     web::{
         Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
-        href::href,
         markdown::Markdown,
         page::{Nav, Page},
-        paging::{Listed, Paging},
         sessions::{
             cards::{self, unused_gpus},
-            form as session_form, hardware,
+            hardware,
         },
         views::{
-            self, FieldError, FollowedJob, JobForm, JobRow, JobSearch, JobsPage, Moment, SentenceContext, ShowJob,
+            self, FieldError, FollowedJob, JobForm, JobTab, LoggedOverview, Moment, SentenceContext, ShowJob,
             ShowSession, TimelineLine, sentence,
         },
     },
 };
 
-/// How many a page of the list shows.
-const PAGE_SIZE: i64 = 50;
-
 /// How much of the log the page brings along (bytes).
 const LOG_WINDOW: u64 = 32 * 1024;
 
-/// The address of the list.
+/// How much of the log the overview is made from (bytes), and how many of its last lines it shows.
+const TAIL_WINDOW: u64 = 4 * 1024;
+const TAIL_LINES: usize = 12;
+
+/// The address of one job.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub struct PageParams {
-    find: String,
-    state: String,
-    tag: String,
-    group: String,
-    starred: String,
-    all: String,
-    cursor: Option<String>,
-    done: String,
-    failed: String,
-}
-
-impl PageParams {
-    /// The address of a page of this list.
-    fn address(&self, cursor: Option<&str>) -> String {
-        let pairs = [
-            ("find", self.find.as_str()),
-            ("state", &self.state),
-            ("tag", &self.tag),
-            ("group", &self.group),
-            ("starred", &self.starred),
-            ("all", &self.all),
-            ("cursor", cursor.unwrap_or_default()),
-        ];
-        href("/jobs", pairs)
-    }
-}
-
-/// `/jobs`
-pub async fn list(
-    user: CurrentUser,
-    State(portal): State<Arc<Portal>>,
-    Query(visit): Query<PageParams>,
-) -> Result<Response> {
-    let now = portal.clock.now();
-    let search = JobSearch {
-        find: visit.find.trim().chars().take(200).collect(),
-        // A word that is no state narrows to nothing in particular.
-        state: visit.state.clone(),
-        tag: visit.tag.trim().to_owned(),
-        group: visit.group.trim().to_owned(),
-        starred: !visit.starred.is_empty(),
-        all: !visit.all.is_empty(),
-    };
-    let paging = Paging::new(Some(PAGE_SIZE), visit.cursor.clone());
-    let filter = JobFilter {
-        reader: (user.user.role < Role::Operator).then(|| user.id()),
-        owner: (!search.all).then(|| user.id()),
-        state: search.state.parse().ok(),
-        live_only: search.state == "live",
-        tag: Some(search.tag.as_str()).filter(|tag| !tag.is_empty()),
-        group: Some(search.group.as_str()).filter(|group| !group.is_empty()),
-        starred: search.starred,
-        find: &search.find,
-        id: None,
-        before: paging.after()?,
-        limit: PAGE_SIZE + 1,
-    };
-    let Listed { items, next_cursor } = Listed::new(portal.jobs.list(filter).await?, PAGE_SIZE, |job: &Job| job.id);
-    let try_key = (items.is_empty() && !search.narrows()).then(session_form::new_key);
-    let rows = items.into_iter().map(|job| {
-        let is_own = job.owner == user.id();
-        JobRow::new(job, is_own, now)
-    });
-    let pauses = portal.jobs.pauses(user.id()).await?;
-    let billing_groups = portal.db.billing_groups_of(user.id()).await?;
-    let view = JobsPage {
-        pauses: pauses.iter().map(Pause::sentence).collect(),
-        is_paused: pauses.iter().any(|pause| !pause.of_everybody),
-        all_is_paused: pauses.iter().any(|pause| pause.of_everybody),
-        layout: portal.layout_of(&user.0, Nav::Jobs),
-        notice: notice(&visit.done),
-        error: (!visit.failed.is_empty())
-            .then(|| "Some jobs were not changed, because their state does not allow it.".to_owned()),
-        rows: rows.collect(),
-        groups: billing_groups.groups.into_iter().map(|group| group.name).collect(),
-        try_key,
-        has_queue: portal.sessions.scheduler.has_queue(),
-        here: visit.address(visit.cursor.as_deref()),
-        first_href: visit.cursor.is_some().then(|| visit.address(None)),
-        next_href: next_cursor.map(|cursor| visit.address(Some(&cursor))),
-        search,
-    };
-    Ok(Page(view).into_response())
-}
-
-fn notice(done: &str) -> Option<String> {
-    let (what, count) = done.split_once('-')?;
-    let count: u32 = count.parse().ok()?;
-    let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
-    Some(match what {
-        "cancel" => format!("Cancelling {jobs}."),
-        "delete" => format!("{jobs} deleted."),
-        "star" => format!("{jobs} starred."),
-        "tag" => format!("{jobs} tagged."),
-        _ => return None,
-    })
-}
-
-/// `POST /jobs/selection`: one deed with several jobs.
-pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Redirect> {
-    let actor = user.actor();
-    let deed = form.get("do");
-    if !["cancel", "delete", "star", "tag"].contains(&deed) {
-        return Err(Error::field("do", "invalid_value", "Must be cancel, delete, star or tag."));
-    }
-    let (mut done, mut failed) = (0, 0);
-    for id in form.all("job").take(500).filter_map(|id| id.parse::<JobId>().ok()) {
-        let outcome = match deed {
-            "cancel" => portal.jobs.cancel(actor, id).await.map(drop),
-            "delete" => portal.jobs.delete(actor, id).await,
-            "star" => {
-                let changes = Changes { starred: Some(true), ..Changes::default() };
-                portal.jobs.change(actor, id, changes).await.map(drop)
-            }
-            _ => {
-                let job = portal.jobs.own(actor, id).await?;
-                let tags = job.tags.into_iter().chain([form.get("tag").to_owned()]).collect();
-                portal.jobs.change(actor, id, Changes { tags: Some(tags), ..Changes::default() }).await.map(drop)
-            }
-        };
-        match outcome {
-            Ok(()) => done += 1,
-            // Somebody else may have been faster, and one that lives is not deleted.
-            Err(JobError::Conflict(_) | JobError::NotFound) => failed += 1,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let is_ours = |back: &&str| {
-        (*back == "/jobs" || back.starts_with("/jobs?")) && back.bytes().all(|byte| byte.is_ascii_graphic())
-    };
-    let back = Some(form.get("back")).filter(is_ours).unwrap_or("/jobs");
-    let joint = if back.contains('?') { '&' } else { '?' };
-    let failed = if failed == 0 { "" } else { "&failed=yes" };
-    Ok(Redirect::to(&format!("{back}{joint}done={deed}-{done}{failed}")))
+pub struct ShowParams {
+    tab: String,
 }
 
 /// `/jobs/{id}`
-pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<Response> {
+pub async fn show(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+    Query(visit): Query<ShowParams>,
+) -> Result<Response> {
     let job = portal.jobs.find(user.actor(), id).await?;
     let typed = JobForm {
         name: job.name.clone(),
@@ -190,7 +60,8 @@ pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): 
         tags: job.tags.join(", "),
         visibility: job.visibility.to_string(),
     };
-    Ok(Page(view(&portal, &user, job, typed, Vec::new()).await?).into_response())
+    let tab = JobTab::parse(&visit.tab);
+    Ok(Page(view(&portal, &user, job, typed, Vec::new(), tab).await?).into_response())
 }
 
 async fn view(
@@ -199,11 +70,22 @@ async fn view(
     job: Job,
     typed: JobForm,
     errors: Vec<FieldError>,
+    tab: JobTab,
 ) -> Result<ShowJob> {
     let now = portal.clock.now();
     let (is_own, is_live) = (job.owner == user.id(), job.latest.state.is_live());
     let task = portal.jobs.task(&job).await?;
-    let log = portal.jobs.log_tail(&job, None, LOG_WINDOW).await?;
+    let log = match tab {
+        JobTab::Overview => portal.jobs.log_tail(&job, None, TAIL_WINDOW).await?,
+        JobTab::Log => portal.jobs.log_tail(&job, None, LOG_WINDOW).await?,
+        JobTab::Metrics | JobTab::System | JobTab::Config => Vec::new(),
+    };
+    let log = String::from_utf8_lossy(&log);
+    let log = if tab == JobTab::Overview { last_lines(&log) } else { &log };
+    let logged = portal.runs.progress_of_jobs(&[job.id]).await?.remove(&job.id).unwrap_or_default();
+    // What an earlier attempt did is done already: how fast the latest is cannot be told from the whole.
+    let began = job.latest.ready_at.filter(|_| job.attempt == 1);
+    let logged = LoggedOverview::new(logged, is_live, began.map(|began| now.seconds_since(began)));
     let live = portal.sessions.live(job.latest.id);
     let around = SentenceContext {
         now,
@@ -236,6 +118,8 @@ async fn view(
     if let Some(efficiency) = &efficiency {
         facts.push(("Used", efficiency.summary(&requested)));
     }
+    let is_of_system = |label: &str| ["Size", "GPUs", "Node", "Runs as", "Limits", "Used"].contains(&label);
+    let system = facts.iter().filter(|(label, _)| is_of_system(label)).cloned().collect();
     let follows = if is_own { portal.jobs.dependencies(&job).await? } else { Vec::new() };
     let moments = ShowSession::moments(&job.latest, now);
     let sweep = portal.sweeps.of_job(job.id).await?.filter(|_| is_own || cards::is_operator(user));
@@ -245,6 +129,9 @@ async fn view(
     };
     Ok(ShowJob {
         layout: portal.layout_of(&user.0, Nav::Jobs),
+        tab,
+        logged,
+        system,
         id: job.id.to_string(),
         class,
         word,
@@ -264,7 +151,7 @@ async fn view(
         may_resume: is_own && !is_live,
         may_delete: is_own && !is_live,
         timeline: timeline(portal.jobs.events(&job, (0, 0)).await?, now),
-        log: (!log.is_empty()).then(|| views::plain_log(&String::from_utf8_lossy(&log))),
+        log: (!log.is_empty()).then(|| views::plain_log(log)),
         is_script,
         program,
         variables: if is_own { task.variables.into_iter().collect() } else { Vec::new() },
@@ -280,6 +167,13 @@ async fn view(
         typed,
         errors,
     })
+}
+
+/// The last lines of a log.
+fn last_lines(log: &str) -> &str {
+    let text = log.trim_end_matches('\n');
+    let begin = text.rmatch_indices('\n').nth(TAIL_LINES - 1).map_or(0, |(at, _)| at + 1);
+    &text[begin..]
 }
 
 /// Words as one types them in a shell.
@@ -338,7 +232,7 @@ pub async fn change(
         field: fault.field.clone(),
         message: views::as_sentence(&format!("{} {}", fault.field, fault.message)),
     });
-    let drawn = view(&portal, &user, job, typed, told.collect()).await?;
+    let drawn = view(&portal, &user, job, typed, told.collect(), JobTab::Overview).await?;
     Ok(Error::invalid(faults).with_page(Page(drawn)).into_response())
 }
 
@@ -373,4 +267,17 @@ pub async fn star(
 pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<Redirect> {
     portal.jobs.delete(user.actor(), id).await?;
     Ok(Redirect::to("/jobs?done=delete-1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_overview_shows_the_last_lines() {
+        let log: String = (1..=20).fold(String::new(), |log, line| format!("{log}line {line}\n"));
+        let last = last_lines(&log);
+        assert!(last.starts_with("line 9\n") && last.ends_with("line 20"), "{last}");
+        assert_eq!((last_lines("one\ntwo"), last_lines(""), last_lines("\n")), ("one\ntwo", "", ""));
+    }
 }

@@ -1,22 +1,23 @@
 //! The routes of the pages of jobs and of sweeps. Those of the API are in `web`, where those of
 //! one scope stand together.
 
-use super::{form, pages};
+use super::{form, list, pages};
 use crate::{
     auth::scopes,
-    web::{routes::Pages, sweeps},
+    web::{routes::Pages, selection, sweeps},
 };
 
 /// Adds the pages to those that are there.
 pub fn pages(others: Pages) -> Pages {
     others
         .and(&scopes::ACCOUNT)
-        .get("/jobs", pages::list)
+        .get("/jobs", list::page)
         .post("/jobs", form::submit)
         .get("/jobs/new", form::page)
-        .post("/jobs/selection", pages::selection)
+        .post("/jobs/selection", list::selection)
         .post("/jobs/queue", sweeps::queue::change)
         .get("/sweeps", sweeps::pages::list)
+        .post("/sweeps/selection", selection::sweeps)
         .get("/sweeps/{id}", sweeps::pages::show)
         .post("/sweeps/{id}/pause", sweeps::pages::pause)
         .post("/sweeps/{id}/resume", sweeps::pages::resume)

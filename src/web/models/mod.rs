@@ -27,9 +27,10 @@ use super::{
     error::{Created, Error, Problem, Result},
     extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging},
+    sorting::Sorting,
 };
 use crate::{
-    db::models::ModelFilter,
+    db::models::{ModelFilter, SORT_COLUMNS},
     model::{
         Dataset, DatasetId, DescriptionChanges, FieldError, JobId, Model, ModelId, Timestamp,
         files::RawPath,
@@ -148,6 +149,9 @@ pub struct ModelParameters {
     own: Option<bool>,
     /// Part of the name.
     search: Option<String>,
+    /// `created`, `name`, `network` or `checkpoints`, with a minus in front for the opposite order; by default `-created`.
+    #[param(example = "-created")]
+    sort: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
@@ -168,17 +172,21 @@ pub async fn list(
             id.parse().map_err(|_err| Error::field("dataset", "invalid_value", "This is not the id of a dataset."))?,
         ),
     };
+    let sorting = Sorting::asked(&SORT_COLUMNS, parameters.sort.as_deref())?;
+    let position = sorting.position(&paging)?;
     let filter = ModelFilter {
         viewer: user.id(),
         own: parameters.own == Some(true),
         dataset,
         parent: None,
         find: parameters.search.as_deref().unwrap_or_default(),
-        before: paging.after()?,
+        sort: sorting.sort(&position),
+        before: position.before,
         limit: limit + 1,
     };
     let found = portal.models.list(filter).await?;
-    Ok(Listed::new(found.into_iter().map(ModelView::from).collect(), limit, |view: &ModelView| view.id))
+    let found = found.into_iter().map(|(one, value)| (ModelView::from(one), value));
+    Ok(sorting.listed(found.collect(), limit, |view: &ModelView| view.id))
 }
 
 /// Starts a training. A job of yours trains the model.

@@ -14,18 +14,20 @@ use serde_json::Value;
 use super::{NOT_MEASURED, PredictionParameters, form, precisions::PrecisionsView};
 use crate::{
     datasets::{self, Contents},
-    db::models::ModelFilter,
+    db::models::{ModelFilter, SORT_COLUMNS},
     model::{Dataset, DatasetId, DescriptionChanges, Model, ModelId, trained::ModelState},
     models::{self, Prediction},
     sessions::program_notes,
     web::{
-        Portal,
+        Portal, columns,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
         href::href,
         jobs::why_it_waits,
         page::{Nav, Page},
-        paging::{Listed, Paging},
+        paging::Paging,
+        selection,
+        sorting::Sorting,
         views::{
             self, Drawing, ImportForm, LayerTable, LegendLine, LineageRows, MeasuredSplit, ModelForm, ModelInside,
             ModelPage, ModelRow, ModelsPage, Moment, NewModelPage, PrecisionsPart, PredictionCard, PredictionsPage,
@@ -45,8 +47,10 @@ const MAX_MISTAKES: usize = 8;
 #[serde(deny_unknown_fields, default)]
 pub struct PageParams {
     search: String,
+    sort: String,
     cursor: Option<String>,
     done: Option<String>,
+    failed: String,
 }
 
 /// `/models`
@@ -66,27 +70,32 @@ pub async fn list_view(
     import: ImportForm,
 ) -> Result<ModelsPage> {
     let now = portal.clock.now();
-    let cursor = visit.cursor.filter(|cursor| !cursor.is_empty());
-    let paged = cursor.is_some();
-    let paging = Paging::new(Some(PAGE_SIZE), cursor);
+    let cursor = visit.cursor.clone().filter(|cursor| !cursor.is_empty());
+    let sorting = Sorting::of_page(&SORT_COLUMNS, &visit.sort);
+    let position = sorting.position(&Paging::new(Some(PAGE_SIZE), cursor.clone()))?;
     let filter = ModelFilter {
         viewer: user.id(),
         own: false,
         dataset: None,
         parent: None,
         find: &visit.search,
-        before: paging.after()?,
+        sort: sorting.sort(&position),
+        before: position.before,
         limit: PAGE_SIZE + 1,
     };
-    let page = Listed::new(portal.models.list(filter).await?, PAGE_SIZE, |one: &Model| one.id);
-    let page_href = |cursor: &str| href("/models", [("search", visit.search.as_str()), ("cursor", cursor)]);
+    let page = sorting.listed(portal.models.list(filter).await?, PAGE_SIZE, |one: &Model| one.id);
+    let address = |sort: &str, cursor: &str| {
+        href("/models", [("search", visit.search.as_str()), ("sort", sort), ("cursor", cursor)])
+    };
+    let columns = columns::MODELS.shown(portal, user).await?;
+    let frame = sorting.frame(columns, address, cursor.as_deref(), page.next_cursor.as_deref());
+    let frame = selection::told(frame, visit.done.as_deref().unwrap_or_default(), &visit.failed, "model");
     Ok(ModelsPage {
         import,
         layout: portal.layout_of(&user.0, Nav::Models),
         notice: (visit.done.as_deref() == Some("removed")).then(|| "The model was removed.".to_owned()),
         rows: page.items.iter().map(|one| ModelRow::new(one, Moment::ago(one.created_at, now), user.id())).collect(),
-        first_href: paged.then(|| page_href("")),
-        next_href: page.next_cursor.as_deref().map(page_href),
+        frame,
         search: visit.search,
     })
 }

@@ -5,7 +5,10 @@ use utoipa_axum::routes;
 use super::{bundles, details, pages, precisions, prediction, preview};
 use crate::{
     auth::scopes,
-    web::routes::{Api, Pages},
+    web::{
+        routes::{Api, Pages},
+        selection,
+    },
 };
 
 pub fn api() -> Api {
@@ -40,6 +43,7 @@ pub fn pages(others: Pages) -> Pages {
         .and(&scopes::ACCOUNT)
         .get("/models", pages::list)
         .post("/models", pages::create)
+        .post("/models/selection", selection::models)
         .get("/models/new", pages::new)
         .post("/models/imports", bundles::import_by_form)
         .post("/models/preview", preview::ask_by_form)

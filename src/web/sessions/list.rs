@@ -12,15 +12,17 @@ use serde::Deserialize;
 
 use super::cards;
 use crate::{
-    db::sessions::Filter,
+    db::sessions::{Filter, SORT_COLUMNS},
     model::{EndReason, Session, SessionState},
     web::{
-        Portal,
+        Portal, columns,
         error::Result,
         extract::{CurrentUser, Query},
         href::href,
         page::{Nav, Page},
-        paging::{Listed, Paging},
+        paging::Paging,
+        selection,
+        sorting::Sorting,
         views::{SessionRow, SessionSearch, SessionsPage},
     },
 };
@@ -37,18 +39,22 @@ pub struct PageParams {
     app: String,
     end: String,
     all: String,
+    sort: String,
     cursor: Option<String>,
+    done: String,
+    failed: String,
 }
 
 impl PageParams {
-    fn address(&self, cursor: Option<&str>) -> String {
+    fn address(&self, sort: &str, cursor: &str) -> String {
         let pairs = [
             ("find", self.find.as_str()),
             ("state", &self.state),
             ("app", &self.app),
             ("end", &self.end),
             ("all", &self.all),
-            ("cursor", cursor.unwrap_or_default()),
+            ("sort", sort),
+            ("cursor", cursor),
         ];
         href("/sessions", pairs)
     }
@@ -71,7 +77,8 @@ pub async fn page(
         all: sees_all && !visit.all.is_empty(),
     };
     let end_reason: Option<EndReason> = search.end.parse().ok();
-    let paging = Paging::new(Some(PAGE_SIZE), visit.cursor.clone());
+    let sorting = Sorting::of_page(&SORT_COLUMNS, &visit.sort);
+    let position = sorting.position(&Paging::new(Some(PAGE_SIZE), visit.cursor.clone()))?;
     let filter = Filter {
         owner: (!search.all).then(|| user.id()),
         state: search.state.parse().ok(),
@@ -80,11 +87,17 @@ pub async fn page(
         app: Some(search.app.as_str()).filter(|app| !app.is_empty()),
         end_reason,
         find: &search.find,
-        before: paging.after()?,
+        sort: sorting.sort(&position),
+        before: position.before,
         limit: PAGE_SIZE + 1,
         ..Filter::default()
     };
-    let found = Listed::new(portal.sessions.list(filter).await?, PAGE_SIZE, |session: &Session| session.id);
+    let found = portal.sessions.list_sorted(filter).await?;
+    let found = sorting.listed(found, PAGE_SIZE, |session: &Session| session.id);
+    let columns = columns::SESSIONS.shown(&portal, &user).await?;
+    let address = |sort: &str, cursor: &str| visit.address(sort, cursor);
+    let frame = sorting.frame(columns, address, visit.cursor.as_deref(), found.next_cursor.as_deref());
+    let frame = selection::told(frame, &visit.done, &visit.failed, "session");
     let row = |session: Session| {
         let is_own = session.owner == user.id();
         let title =
@@ -97,8 +110,7 @@ pub async fn page(
         rows: found.items.into_iter().map(row).collect(),
         apps: portal.sessions.apps.iter().map(|app| (app.name.clone(), app.title.clone())).collect(),
         sees_all,
-        first_href: visit.cursor.is_some().then(|| visit.address(None)),
-        next_href: found.next_cursor.map(|cursor| visit.address(Some(&cursor))),
+        frame,
         search,
     };
     Ok(Page(view).into_response())

@@ -22,11 +22,15 @@ use super::{
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     log,
     paging::{Listed, Paging, id_asked},
+    sorting::Sorting,
     streams::{EventId, Subject, follow_events, sse_for},
 };
 use crate::{
     admission::DryRun,
-    db::{admit::Verdict, sessions::Filter},
+    db::{
+        admit::Verdict,
+        sessions::{Filter, SORT_COLUMNS},
+    },
     model::{
         EndReason, Gpu, Outcome, Resources, Role, Session, SessionId, SessionState, SlurmOptions, Timestamp,
         quota::Reason,
@@ -212,6 +216,10 @@ pub struct ListParameters {
     /// Only sessions that ended before this time.
     #[param(value_type = Option<String>, format = DateTime)]
     ended_before: Option<Timestamp>,
+    /// `created`, `name`, `program`, `started` or `gpus`, with a minus in front for the opposite order; by default
+    /// `-created`.
+    #[param(example = "-created")]
+    sort: Option<String>,
     /// Maximum number of items to return, 1 to 500. The default is 50.
     limit: Option<i64>,
     /// `next_cursor` of the previous page.
@@ -255,6 +263,8 @@ pub async fn list(
         }
     };
     let id = id_asked(parameters.id.as_deref())?;
+    let sorting = Sorting::asked(&SORT_COLUMNS, parameters.sort.as_deref())?;
+    let position = sorting.position(&paging)?;
     let filter = Filter {
         owner,
         id: id.as_ref(),
@@ -264,14 +274,15 @@ pub async fn list(
         end_reason,
         ended_from: parameters.ended_from,
         ended_before: parameters.ended_before,
-        before: paging.after()?,
+        sort: sorting.sort(&position),
+        before: position.before,
         limit: limit + 1,
         live_only: false,
         sessions_only: true,
     };
-    let found = portal.sessions.list(filter).await?;
-    let views = found.into_iter().map(|session| SessionView::new(&portal, &headers, session)).collect();
-    Ok(Listed::new(views, limit, |view: &SessionView| view.id))
+    let found = portal.sessions.list_sorted(filter).await?;
+    let views = found.into_iter().map(|(session, value)| (SessionView::new(&portal, &headers, session), value));
+    Ok(sorting.listed(views.collect(), limit, |view: &SessionView| view.id))
 }
 
 /// Requests a session.

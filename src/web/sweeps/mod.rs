@@ -18,8 +18,10 @@ use super::{
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging, id_asked},
     sessions::AdmissionAnswer,
+    sorting::Sorting,
 };
 use crate::{
+    db::sweeps::{SORT_COLUMNS, SweepFilter},
     model::{
         JobId, Role, Sweep, SweepId, Timestamp,
         sweep::{Metric, Settings, SweepKind, SweepState},
@@ -209,6 +211,11 @@ pub struct SweepParameters {
     owner: Option<String>,
     /// The beginning or the end of the id.
     id: Option<String>,
+    /// Part of the name.
+    search: Option<String>,
+    /// `created`, `name` or `tasks`, with a minus in front for the opposite order; by default `-created`.
+    #[param(example = "-created")]
+    sort: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
@@ -232,8 +239,19 @@ pub async fn list(
         Some(_) => return Err(Error::field("owner", "invalid_value", "Must be * or omitted.")),
     };
     let id = id_asked(parameters.id.as_deref())?;
-    let found = portal.sweeps.list(user.actor(), all, id.as_ref(), paging.after()?, limit + 1).await?;
-    Ok(Listed::new(found.into_iter().map(SweepView::from).collect(), limit, |view: &SweepView| view.id))
+    let sorting = Sorting::asked(&SORT_COLUMNS, parameters.sort.as_deref())?;
+    let position = sorting.position(&paging)?;
+    let filter = SweepFilter {
+        owner: None,
+        id: id.as_ref(),
+        find: parameters.search.as_deref().unwrap_or_default(),
+        sort: sorting.sort(&position),
+        before: position.before,
+        limit: limit + 1,
+    };
+    let found = portal.sweeps.list(user.actor(), all, filter).await?;
+    let found = found.into_iter().map(|(sweep, value)| (SweepView::from(sweep), value));
+    Ok(sorting.listed(found.collect(), limit, |view: &SweepView| view.id))
 }
 
 /// Submits an array or a hyperparameter sweep: many jobs from one plan.

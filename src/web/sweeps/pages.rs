@@ -10,16 +10,18 @@ use axum::{
 use serde::Deserialize;
 
 use crate::{
+    db::sweeps::{SORT_COLUMNS, SweepFilter},
     model::{Role, Sweep, SweepId, SweepState},
     sweeps::best,
     web::{
-        Portal,
+        Portal, columns,
         error::Result,
         extract::{CurrentUser, Id, Query},
         href::href,
         page::{Nav, Page},
-        paging::{Listed, Paging, Part},
-        settings,
+        paging::{Paging, Part},
+        selection, settings,
+        sorting::Sorting,
         views::{ShowSweep, SweepRow, SweepsPage, TaskRow},
     },
 };
@@ -44,8 +46,12 @@ pub struct ShowVisit {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct PageParams {
+    find: String,
     all: String,
+    sort: String,
     cursor: Option<String>,
+    done: String,
+    failed: String,
 }
 
 /// `/sweeps`
@@ -56,16 +62,31 @@ pub async fn list(
 ) -> Result<Response> {
     let now = portal.clock.now();
     let all = !visit.all.is_empty() && Role::Operator <= user.user.role;
-    let paging = Paging::new(Some(PAGE_SIZE), visit.cursor.clone());
-    let found = portal.sweeps.list(user.actor(), all, None, paging.after()?, PAGE_SIZE + 1).await?;
-    let Listed { items, next_cursor } = Listed::new(found, PAGE_SIZE, |sweep: &Sweep| sweep.id);
-    let address = |cursor: &str| format!("/sweeps?cursor={cursor}{}", if all { "&all=yes" } else { "" });
+    let find: String = visit.find.trim().chars().take(200).collect();
+    let sorting = Sorting::of_page(&SORT_COLUMNS, &visit.sort);
+    let position = sorting.position(&Paging::new(Some(PAGE_SIZE), visit.cursor.clone()))?;
+    let filter = SweepFilter {
+        find: &find,
+        sort: sorting.sort(&position),
+        before: position.before,
+        limit: PAGE_SIZE + 1,
+        ..SweepFilter::default()
+    };
+    let found = portal.sweeps.list(user.actor(), all, filter).await?;
+    let found = sorting.listed(found, PAGE_SIZE, |sweep: &Sweep| sweep.id);
+    let address = |sort: &str, cursor: &str| {
+        let all = if all { "yes" } else { "" };
+        href("/sweeps", [("find", find.as_str()), ("all", all), ("sort", sort), ("cursor", cursor)])
+    };
+    let columns = columns::SWEEPS.shown(&portal, &user).await?;
+    let frame = sorting.frame(columns, address, visit.cursor.as_deref(), found.next_cursor.as_deref());
+    let frame = selection::told(frame, &visit.done, &visit.failed, "sweep");
     let view = SweepsPage {
         layout: portal.layout_of(&user.0, Nav::Sweeps),
         all,
-        rows: items.into_iter().map(|sweep| SweepRow::new(sweep, now)).collect(),
-        first_href: visit.cursor.is_some().then(|| "/sweeps".to_owned()),
-        next_href: next_cursor.map(|cursor| address(&cursor)),
+        rows: found.items.into_iter().map(|sweep| SweepRow::new(sweep, now)).collect(),
+        frame,
+        find,
     };
     Ok(Page(view).into_response())
 }

@@ -4,7 +4,7 @@
 use askama::Template;
 use serde_json::json;
 
-use super::{FieldError, Moment};
+use super::{FieldError, ListFrame, Moment};
 use crate::{
     datasets::build::{
         document::{Counts, Document, Image},
@@ -26,8 +26,14 @@ pub struct DatasetsPage {
     pub notice: Option<String>,
     pub search: String,
     pub rows: Vec<DatasetRow>,
-    pub first_href: Option<String>,
-    pub next_href: Option<String>,
+    pub frame: ListFrame,
+}
+
+impl DatasetsPage {
+    /// Returns whether some of them are the reader's own.
+    pub fn has_own(&self) -> bool {
+        self.rows.iter().any(DatasetRow::is_own)
+    }
 }
 
 /// One line of the list.

@@ -1,139 +1,20 @@
-//! `/jobs`, `/jobs/new` and `/jobs/{id}`: the list, the form and one job with all that is known
-//! of it. What a job's state is in words is `sentence`'s, as for sessions.
+//! `/jobs/new` and `/jobs/{id}`: the form, and one job with all that is known of it. The list is in `job_list`. What a
+//! job's state is in words is `sentence`'s, as for sessions.
 
 use askama::Template;
 
 use super::{
-    AdmissionPreview, EnvironmentChoice, FieldError, Fit, ImageChoice, Meter, Moment, NewSessionForm, Sentence,
-    SizeTile, Sliders, SlurmFields, resources_line,
+    AdmissionPreview, EnvironmentChoice, FieldError, Fit, ImageChoice, LINE_HEIGHT, LINE_WIDTH, Meter, Moment,
+    NewSessionForm, ProgressCell, Sentence, SizeTile, Sliders, SlurmFields, bounds, number, path,
 };
 use crate::{
-    model::{EndReason, Job, Session, SessionState, Timestamp, hold::Dependency, time::human_duration},
+    model::{hold::Dependency, time::human_duration},
+    runs::{Extent, JobProgress, LoggedMetric},
     web::{
         markdown::Markdown,
         page::{Layout, filters},
     },
 };
-
-/// The list of jobs.
-#[derive(Debug, Template)]
-#[template(path = "jobs/list.html")]
-pub struct JobsPage {
-    pub layout: Layout,
-    pub notice: Option<String>,
-    /// Why something was not done with those that were chosen.
-    pub error: Option<String>,
-    /// Who holds the reader's waiting jobs, and which of the two it is.
-    pub pauses: Vec<String>,
-    pub is_paused: bool,
-    pub all_is_paused: bool,
-    pub search: JobSearch,
-    pub rows: Vec<JobRow>,
-    /// What one's own jobs can be charged to.
-    pub groups: Vec<String>,
-    /// Where there are none: what makes one demonstration of two clicks.
-    pub try_key: Option<String>,
-    /// The cluster has a queue of its own, which has a page.
-    pub has_queue: bool,
-    /// The address of this very page, for the way back.
-    pub here: String,
-    pub first_href: Option<String>,
-    pub next_href: Option<String>,
-}
-
-/// What the list is narrowed to.
-#[derive(Clone, Debug, Default)]
-pub struct JobSearch {
-    pub find: String,
-    /// A state's word, `live`, or nothing.
-    pub state: String,
-    pub tag: String,
-    /// What it is charged to.
-    pub group: String,
-    pub starred: bool,
-    /// Others' too, as far as one may see them.
-    pub all: bool,
-}
-
-impl JobSearch {
-    pub fn narrows(&self) -> bool {
-        self.starred
-            || self.all
-            || [&self.find, &self.state, &self.tag, &self.group].iter().any(|text| !text.is_empty())
-    }
-}
-
-impl JobsPage {
-    /// Two minutes of curves, from our own program.
-    pub const DEMONSTRATION: &'static str = "lyceum demo-train --steps 1200 --rate 10";
-
-    pub const STATES: [(&'static str, &'static str); 5] = [
-        ("live", "Not ended"),
-        ("queued", "Pending"),
-        ("running", "Running"),
-        ("stopping", "Stopping"),
-        ("ended", "Ended"),
-    ];
-}
-
-/// One line of the list.
-#[derive(Clone, Debug)]
-pub struct JobRow {
-    pub id: String,
-    pub class: &'static str,
-    pub word: &'static str,
-    pub name: String,
-    pub starred: bool,
-    pub tags: Vec<String>,
-    pub owner: String,
-    pub is_own: bool,
-    pub attempt: i64,
-    pub resources: String,
-    pub started: Option<Moment>,
-    /// How long it ran, or has run.
-    pub ran: Option<String>,
-    /// `exit code 1`, `signal 9`, `over quota` …; empty while it lives.
-    pub outcome: String,
-}
-
-impl JobRow {
-    #[must_use]
-    pub fn new(job: Job, is_own: bool, now: Timestamp) -> Self {
-        let (class, word) = super::session_badge(&job.latest);
-        let began = job.latest.ready_at.or(job.latest.started_at);
-        Self {
-            id: job.id.to_string(),
-            class,
-            word,
-            starred: job.starred,
-            owner: job.owner_name,
-            is_own,
-            attempt: job.attempt,
-            resources: resources_line(&job.latest.spec.resources, &job.latest.gpus),
-            started: began.map(|at| Moment::clock(at, now)),
-            ran: began.map(|at| human_duration(job.latest.ended_at.unwrap_or(now).seconds_since(at))),
-            outcome: outcome(&job.latest),
-            name: job.name,
-            tags: job.tags,
-        }
-    }
-}
-
-/// How an attempt ended, in a word or two; why it waits is a sentence of its page.
-#[must_use]
-pub fn outcome(attempt: &Session) -> String {
-    if attempt.state != SessionState::Ended {
-        return String::new();
-    }
-    match (attempt.end_reason, attempt.exit_code, attempt.signal) {
-        (Some(EndReason::Exited), Some(code), _) => format!("exit code {code}"),
-        (Some(EndReason::Signal), _, Some(signal)) => format!("signal {signal}"),
-        (Some(EndReason::StoppedByOwner), ..) => "cancelled".to_owned(),
-        (Some(EndReason::StoppedByAdmin), ..) => "cancelled by an administrator".to_owned(),
-        (Some(reason), ..) => reason.as_str().replace('_', " "),
-        (None, ..) => String::new(),
-    }
-}
 
 /// The form that submits a job.
 #[derive(Debug, Template)]
@@ -314,12 +195,127 @@ impl NewJob {
     }
 }
 
+/// A part of the page of a job; each has its own address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobTab {
+    #[default]
+    Overview,
+    Metrics,
+    Log,
+    System,
+    Config,
+}
+
+impl JobTab {
+    pub const ALL: [Self; 5] = [Self::Overview, Self::Metrics, Self::Log, Self::System, Self::Config];
+
+    /// Reads the word of an address; a word that is not known is the overview.
+    pub fn parse(text: &str) -> Self {
+        Self::ALL.into_iter().find(|tab| tab.word() == text).unwrap_or_default()
+    }
+
+    /// The word of the address; empty for the overview.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Overview => "",
+            Self::Metrics => "metrics",
+            Self::Log => "log",
+            Self::System => "system",
+            Self::Config => "config",
+        }
+    }
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Metrics => "Metrics",
+            Self::Log => "Log",
+            Self::System => "System",
+            Self::Config => "Config",
+        }
+    }
+}
+
+/// What the program of a job has logged, in short.
+#[derive(Clone, Debug, Default)]
+pub struct LoggedOverview {
+    pub progress: Option<ProgressCell>,
+    /// How long it still takes, at the speed it has had.
+    pub left: Option<String>,
+    pub metrics: Vec<MetricTile>,
+}
+
+/// A metric with a small line.
+#[derive(Clone, Debug)]
+pub struct MetricTile {
+    pub name: String,
+    pub last: String,
+    /// `0.2 to 0.9`; empty where there is no line.
+    pub range: String,
+    /// The path of the line; empty for one value alone.
+    pub line: String,
+}
+
+impl LoggedOverview {
+    /// `ran` is how long the first attempt has run (seconds); `None` when that says nothing of its speed.
+    #[must_use]
+    pub fn new(logged: JobProgress, is_live: bool, ran: Option<i64>) -> Self {
+        let left = ran.filter(|_| is_live).and_then(|ran| seconds_left(logged.extent?, ran)).map(human_duration);
+        Self {
+            progress: logged.extent.map(|extent| ProgressCell::new(extent, is_live)),
+            left,
+            metrics: logged.metrics.into_iter().map(MetricTile::new).collect(),
+        }
+    }
+}
+
+impl LoggedOverview {
+    /// Returns whether nothing has been logged.
+    pub fn is_empty(&self) -> bool {
+        self.progress.is_none() && self.metrics.is_empty()
+    }
+
+    /// Returns how much is done, from 0 to 100, where that is known and the job has not ended.
+    pub fn percent(&self) -> Option<u8> {
+        self.progress.as_ref()?.percent
+    }
+}
+
+/// The time to the end at the mean speed so far; nothing before there is one, or when it is done.
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "seconds of at most some years")]
+fn seconds_left(extent: Extent, ran: i64) -> Option<i64> {
+    let share = extent.share().filter(|share| 0.0 < *share && *share < 1.0)?;
+    (ran > 0).then(|| (ran as f64 * (1.0 - share) / share).min(1e10).round() as i64)
+}
+
+impl MetricTile {
+    fn new(metric: LoggedMetric) -> Self {
+        let values = &metric.line.values;
+        let (low, high) = bounds(values.iter());
+        let is_line = values.iter().flatten().count() > 1;
+        Self {
+            name: metric.name,
+            last: number(Some(metric.last)),
+            range: if is_line { format!("{} to {}", shown(low), shown(high)) } else { String::new() },
+            line: if is_line { path(values, low, high) } else { String::new() },
+        }
+    }
+}
+
+/// The means of a small line have few digits that matter.
+fn shown(value: f32) -> String {
+    let rounded: f64 = format!("{value:.3e}").parse().unwrap_or_default();
+    number(Some(rounded))
+}
+
 /// One job.
 #[derive(Debug, Template)]
 #[template(path = "jobs/show.html")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question that the template asks")]
 pub struct ShowJob {
     pub layout: Layout,
+    pub tab: JobTab,
+    pub logged: LoggedOverview,
     pub id: String,
     pub name: String,
     pub owner: String,
@@ -356,6 +352,8 @@ pub struct ShowJob {
     /// For its owner alone.
     pub variables: Vec<(String, String)>,
     pub facts: Vec<(&'static str, String)>,
+    /// Those about what it runs on.
+    pub system: Vec<(&'static str, String)>,
     /// The sweep that it is a task of: id and name.
     pub sweep: Option<(String, String)>,
     pub follows: Vec<FollowedJob>,
@@ -396,6 +394,16 @@ pub struct JobForm {
 }
 
 impl ShowJob {
+    /// Returns whether this part of the page draws charts.
+    pub fn has_charts(&self) -> bool {
+        matches!(self.tab, JobTab::Metrics | JobTab::System)
+    }
+
+    /// Returns whether this part of the page shows the log or its end.
+    pub fn has_log(&self) -> bool {
+        matches!(self.tab, JobTab::Overview | JobTab::Log)
+    }
+
     /// Returns whether it ended by a failure: then its log comes first, and how to go on.
     pub fn has_failed(&self) -> bool {
         matches!(self.class, "failed" | "out-of-memory" | "timed-out")
@@ -419,7 +427,23 @@ pub struct TimelineLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::session::example;
+
+    #[test]
+    fn tabs_have_addresses() {
+        for tab in JobTab::ALL {
+            assert_eq!(JobTab::parse(tab.word()), tab);
+        }
+        assert_eq!(JobTab::parse("nothing"), JobTab::Overview);
+    }
+
+    #[test]
+    fn the_time_left_follows_from_the_speed_so_far() {
+        let left = |done, total, ran| seconds_left(Extent { unit: "step", done, total }, ran);
+        assert_eq!(left(25, Some(100), 60), Some(180));
+        for (done, total, ran) in [(0, Some(100), 60), (100, Some(100), 60), (25, None, 60), (25, Some(100), 0)] {
+            assert_eq!(left(done, total, ran), None);
+        }
+    }
 
     #[test]
     fn what_is_set_among_the_advanced_options_is_summed_up() {
@@ -434,24 +458,5 @@ mod tests {
             ..WorkForm::default()
         };
         assert_eq!(set.advanced(), "4 tasks per node, 2 retries, 2 dependencies, 1 variable, login shell");
-    }
-
-    #[test]
-    fn outcomes_in_a_word() {
-        let ended = |reason, exit_code, signal| Session {
-            end_reason: Some(reason),
-            exit_code,
-            signal,
-            ..example(SessionState::Ended)
-        };
-        for (attempt, words) in [
-            (ended(EndReason::Exited, Some(3), None), "exit code 3"),
-            (ended(EndReason::Signal, None, Some(9)), "signal 9"),
-            (ended(EndReason::OutOfMemory, None, None), "out of memory"),
-            (ended(EndReason::StoppedByOwner, None, None), "cancelled"),
-            (example(SessionState::Running), ""),
-        ] {
-            assert_eq!(outcome(&attempt), words);
-        }
     }
 }

@@ -20,7 +20,9 @@ mod groups;
 mod health;
 mod home;
 mod images;
+mod job_list;
 mod jobs;
+mod lists;
 mod machines;
 mod meter;
 mod model_details;
@@ -77,10 +79,12 @@ pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, InvitationRow
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
 pub use images::{ImageForm, ImageRow, ImagesPage, PullProgress, StorageRow, StorageView};
+pub use job_list::{JobRow, JobSearch, JobsPage, ProgressCell, outcome};
 pub use jobs::{
-    FollowedJob, JobForm, JobRow, JobSearch, JobsPage, NewJob, SeveralForm, ShowJob, SlurmForm, TimelineLine, WorkForm,
-    outcome,
+    FollowedJob, JobForm, JobTab, LoggedOverview, MetricTile, NewJob, SeveralForm, ShowJob, SlurmForm, TimelineLine,
+    WorkForm,
 };
+pub use lists::{ColumnLabel, ListFrame, ShownColumns, SortChoice, SortHead, SortHeads};
 pub use machines::{MachineRow, MachinesPage, NodeTable, OfferRow, PartitionRow, ReservationRow};
 pub use meter::{Meter, StorageNote, Unit};
 pub use model_details::{LayerLine, LayerTable, LineageRows, PreviewPage, PreviewPair, Relative};

@@ -5,7 +5,7 @@ use askama::Template;
 use serde_json::Value;
 
 use super::{
-    FieldError, LayerTable, LegendLine, LineageRows, MeasuredSplit, Moment, PrecisionsPart, PredictionCard,
+    FieldError, LayerTable, LegendLine, LineageRows, ListFrame, MeasuredSplit, Moment, PrecisionsPart, PredictionCard,
     ScalingTable,
 };
 use crate::{
@@ -26,9 +26,15 @@ pub struct ModelsPage {
     pub notice: Option<String>,
     pub search: String,
     pub rows: Vec<ModelRow>,
-    pub first_href: Option<String>,
-    pub next_href: Option<String>,
+    pub frame: ListFrame,
     pub import: ImportForm,
+}
+
+impl ModelsPage {
+    /// Returns whether some of them are the reader's own.
+    pub fn has_own(&self) -> bool {
+        self.rows.iter().any(ModelRow::is_own)
+    }
 }
 
 /// What was typed to import a bundle, and what is wrong with it.

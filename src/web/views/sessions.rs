@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::{Moment, end_reason_word, resources_line, session_badge};
+use super::{ListFrame, Moment, end_reason_word, resources_line, session_badge};
 use crate::{
     model::{EndReason, Session, SessionState, Timestamp, time::human_duration},
     web::page::{Layout, filters},
@@ -20,8 +20,7 @@ pub struct SessionsPage {
     pub apps: Vec<(String, String)>,
     /// Whether the reader may see other users' sessions.
     pub sees_all: bool,
-    pub first_href: Option<String>,
-    pub next_href: Option<String>,
+    pub frame: ListFrame,
 }
 
 /// `/tensorboard`: asks whether a board of a folder is to be started.
@@ -54,6 +53,11 @@ impl SessionSearch {
 }
 
 impl SessionsPage {
+    /// Returns whether some of them can be stopped.
+    pub fn can_stop(&self) -> bool {
+        self.rows.iter().any(|row| row.can_stop)
+    }
+
     pub const STATES: [(&'static str, &'static str); 4] =
         [("live", "Not ended"), ("queued", "Pending"), ("running", "Running"), ("ended", "Ended")];
 
@@ -73,6 +77,9 @@ pub struct SessionRow {
     pub app: String,
     pub owner: String,
     pub resources: String,
+    /// How many it asked for.
+    pub gpus: i64,
+    pub created: Moment,
     pub started: Option<Moment>,
     /// How long it ran, or has run.
     pub ran: Option<String>,
@@ -82,6 +89,8 @@ pub struct SessionRow {
     pub open: Option<String>,
     /// Whether the reader can start it again.
     pub can_repeat: bool,
+    /// Whether the reader can stop it.
+    pub can_stop: bool,
 }
 
 impl SessionRow {
@@ -97,10 +106,13 @@ impl SessionRow {
             word,
             app,
             resources: resources_line(&session.spec.resources, &session.gpus),
+            gpus: session.spec.resources.gpus,
+            created: Moment::clock(session.created_at, now),
             started: began.map(|at| Moment::clock(at, now)),
             ran: began.map(|at| human_duration(session.ended_at.unwrap_or(now).seconds_since(at))),
             end: end.to_owned(),
             open,
+            can_stop: session.state.is_live() && session.state != SessionState::Stopping,
             can_repeat: is_own && session.state == SessionState::Ended,
             name: session.name,
             owner: session.owner_name,

@@ -3,10 +3,10 @@
 
 use askama::Template;
 
-use super::{Moment, More, outcome};
+use super::{ListFrame, Moment, More, outcome, session_badge};
 use crate::{
     model::{
-        Sweep, SweepState, Timestamp,
+        SessionState, Sweep, SweepState, Timestamp,
         sweep::{Goal, Metric, SweepKind},
         time::human_duration,
     },
@@ -21,9 +21,17 @@ pub struct SweepsPage {
     pub layout: Layout,
     /// Everybody's, for operators.
     pub all: bool,
+    /// A part of the name.
+    pub find: String,
     pub rows: Vec<SweepRow>,
-    pub first_href: Option<String>,
-    pub next_href: Option<String>,
+    pub frame: ListFrame,
+}
+
+impl SweepsPage {
+    /// Returns whether anything narrows the list, or widens it.
+    pub fn narrows(&self) -> bool {
+        self.all || !self.find.is_empty()
+    }
 }
 
 /// One line of the list, and the head of one sweep's page.
@@ -125,7 +133,9 @@ pub struct TaskRow {
     pub values: Vec<String>,
     pub job: Option<String>,
     pub word: &'static str,
+    /// The class and the words of its badge.
     pub class: &'static str,
+    pub said: &'static str,
     /// `exit code 1` …; empty while it lives.
     pub outcome: String,
     pub ran: Option<String>,
@@ -140,6 +150,12 @@ impl TaskRow {
         let began = latest.and_then(|latest| latest.ready_at.or(latest.started_at));
         let ended = latest.and_then(|latest| latest.ended_at);
         let word = standing.word();
+        let (class, said) = match latest {
+            None => ("ended", "Planned"),
+            // It failed and is tried again.
+            Some(latest) if word == "queued" && latest.state == SessionState::Ended => ("queued", "Pending"),
+            Some(latest) => session_badge(latest),
+        };
         let value = |name: &String| standing.settings.values.get(name).cloned().unwrap_or_default();
         Self {
             index: standing.settings.index,
@@ -147,7 +163,8 @@ impl TaskRow {
             values: parameters.iter().map(value).collect(),
             job: standing.job.as_ref().map(|job| job.id.to_string()),
             word,
-            class: Self::class(word),
+            class,
+            said,
             outcome: latest.map(outcome).unwrap_or_default(),
             ran: began.map(|at| human_duration(ended.unwrap_or(now).seconds_since(at))),
             best: standing.best.map(|(_, value)| shown(value)),
@@ -162,6 +179,8 @@ impl TaskRow {
             "running" => "running",
             "stopping" => "stopping",
             "failed" => "failed",
+            "succeeded" => "succeeded",
+            "cancelled" => "cancelled",
             _ => "ended",
         }
     }
@@ -169,7 +188,7 @@ impl TaskRow {
     /// For those who cannot see the grid's colours.
     fn title(&self) -> String {
         let values = self.values.join(", ");
-        format!("{}: {}{}{values}", self.index, self.word, if values.is_empty() { "" } else { "; " })
+        format!("{}: {}{}{values}", self.index, self.said, if values.is_empty() { "" } else { "; " })
     }
 }
 

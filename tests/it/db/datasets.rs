@@ -101,9 +101,10 @@ async fn datasets_are_listed_for_whom_they_are_shown_to() {
             let shown = DescriptionChanges { visibility: Some(visibility), ..DescriptionChanges::default() };
             assert!(db.change_dataset(one.id, &shown, START).await.unwrap());
         }
-        let usual = |viewer| DatasetFilter { viewer, own: false, state: None, find: "", before: None, limit: 10 };
+        let usual =
+            |viewer| DatasetFilter { viewer, own: false, state: None, find: "", sort: None, before: None, limit: 10 };
         let list = async |filter: DatasetFilter<'_>| {
-            db.list_datasets(filter).await.unwrap().into_iter().map(|one| one.id).collect::<Vec<_>>()
+            db.list_datasets(filter).await.unwrap().into_iter().map(|(one, _)| one.id).collect::<Vec<_>>()
         };
         let [private, group, everybody] = of_a.each_ref().map(|one| one.id);
         assert_eq!(list(usual(a)).await, [everybody, group, private]);

@@ -155,6 +155,7 @@ async fn fill_later_tables(db: &Db, user: UserId) {
     let withheld = WithheldGpu { uuid: "GPU-1".to_owned(), reason: "x".to_owned(), by: "a".to_owned(), at: START };
     db.withhold_gpu(&withheld, &NOTED).await.unwrap();
     db.add_diagnostics(&super::diagnostics::run(user, "a", START), &NOTED).await.unwrap();
+    db.set_list_columns(user, "jobs", "size").await.unwrap();
 }
 
 /// Everything, through the functions that read it.
@@ -166,7 +167,11 @@ async fn everything(db: &Db, user: UserId) -> String {
             db.belongings(user).await.unwrap(),
             db.list_logins(user).await.unwrap(),
             db.list_tokens(user, None, 10).await.unwrap(),
-            (db.find_idempotent(user, "key").await.unwrap(), db.registry_credentials(user).await.unwrap()),
+            (
+                db.find_idempotent(user, "key").await.unwrap(),
+                db.registry_credentials(user).await.unwrap(),
+                db.list_columns(user, "jobs").await.unwrap(),
+            ),
             db.limits_of(user).await.unwrap(),
             db.setting("name").await.unwrap(),
             (db.current_announcements(START).await.unwrap(), db.announcement_dismissals(START).await.unwrap()),

@@ -35,6 +35,7 @@ mod scans;
 pub mod sessions;
 mod shell_jobs;
 mod site;
+mod sorted;
 mod storage;
 pub mod sweeps;
 mod together;

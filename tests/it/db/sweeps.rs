@@ -7,6 +7,7 @@ use lyceum::{
         admit::{AdmissionMode, AdmissionOutcome, NewSession, Verdict},
         audit::Entry,
         idempotency::IdempotentRequest,
+        sweeps::SweepFilter,
     },
     model::{
         Clock, Sweep, SweepId, SweepState, UserId,
@@ -89,16 +90,26 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         assert_eq!(db.find_sweep(SweepId::new()).await.unwrap(), None);
         let theirs = added(db, other, "theirs").await;
         let listed = async |owner, before, limit| {
-            db.list_sweeps(owner, before, limit).await.unwrap().iter().map(|one| one.id).collect::<Vec<_>>()
+            let filter = SweepFilter { owner, before, limit, ..SweepFilter::default() };
+            db.list_sweeps(filter).await.unwrap().iter().map(|(one, _)| one.id).collect::<Vec<_>>()
         };
         assert_eq!(listed(None, None, 10).await, [theirs, new.id]);
         assert_eq!(listed(None, None, 1).await, [theirs]);
         assert_eq!(listed(None, Some(theirs), 10).await, [new.id]);
         assert_eq!(listed(Some(owner), None, 10).await, [new.id]);
         let part: lyceum::model::IdPart = theirs.to_string()[28..].parse().unwrap();
-        let like = async |owner| db.list_sweeps_like(owner, Some(&part), None, 10).await.unwrap();
-        assert_eq!(like(None).await.iter().map(|one| one.id).collect::<Vec<_>>(), [theirs]);
-        assert!(like(Some(owner)).await.is_empty(), "of theirs alone");
+        let like = async |filter: SweepFilter<'_>| {
+            db.list_sweeps(SweepFilter { limit: 10, ..filter })
+                .await
+                .unwrap()
+                .iter()
+                .map(|(one, _)| one.id)
+                .collect::<Vec<_>>()
+        };
+        let by_id = SweepFilter { id: Some(&part), ..SweepFilter::default() };
+        assert_eq!(like(by_id).await, [theirs]);
+        assert!(like(SweepFilter { owner: Some(owner), ..by_id }).await.is_empty(), "of theirs alone");
+        assert_eq!(like(SweepFilter { find: "HEIR", ..SweepFilter::default() }).await, [theirs]);
 
         let clock = Clock::manual(START);
         let begin = async |new: &NewSession| {

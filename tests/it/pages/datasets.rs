@@ -39,13 +39,29 @@ pub fn list(word: &Word) -> DatasetsPage {
         notice: Some("The dataset was removed.".to_owned()),
         search: word("s"),
         rows: rows.map(|(name, state)| row(word, name, state, (state == Ready).then_some("grace"))).into(),
-        first_href: None,
-        next_href: Some("/datasets?cursor=x".to_owned()),
+        frame: frame(),
     }
 }
 
+fn frame() -> ListFrame {
+    let columns = [
+        ("kind", "Kind"),
+        ("images", "Images"),
+        ("classes", "Classes"),
+        ("broken", "Not used"),
+        ("created", "Created"),
+    ];
+    super::frame("datasets", &["name", "images", "classes", "created"], &columns)
+}
+
 pub fn empty(word: &Word) -> DatasetsPage {
-    DatasetsPage { notice: None, search: String::new(), rows: Vec::new(), next_href: None, ..list(word) }
+    DatasetsPage {
+        notice: None,
+        search: String::new(),
+        rows: Vec::new(),
+        frame: ListFrame { next_href: None, ..frame() },
+        ..list(word)
+    }
 }
 
 pub fn new(word: &Word) -> NewDatasetPage {

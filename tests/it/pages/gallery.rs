@@ -126,6 +126,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("api", draw(&api(word))),
         ("terminal", draw(&terminal(word))),
     ];
+    pages.extend(super::jobs::tabs(word).iter().map(|(name, page)| (*name, draw(page))));
     for (name, session) in
         [("show-running", running(word)), ("show-starting", starting(word)), ("show-oom", out_of_memory(word))]
     {

@@ -3,6 +3,7 @@
 
 use lyceum::{
     model::{EndReason, Job, JobId, Session, SessionState, job::Attempt, job::Visibility},
+    runs::{Extent, JobProgress, LoggedMetric, SmallLine},
     web::{markdown::Markdown, page::Nav, views::*},
 };
 
@@ -51,8 +52,6 @@ pub fn list(word: &Word) -> JobsPage {
     ];
     JobsPage {
         layout: layout(word).at(Nav::Jobs),
-        notice: Some("Cancelling 2 jobs.".to_owned()),
-        error: Some("Some jobs were not changed, because their state does not allow it.".to_owned()),
         pauses: vec![word("root paused the job queue: a new disk")],
         is_paused: false,
         all_is_paused: true,
@@ -63,25 +62,50 @@ pub fn list(word: &Word) -> JobsPage {
             all: true,
             ..JobSearch::default()
         },
-        rows: rows.into_iter().map(|job| JobRow::new(job, true, NOW)).collect(),
+        rows: rows.into_iter().map(|job| JobRow::new(job, true, NOW).with_progress(Some(progress(word)))).collect(),
         groups: vec![word("vision"), word("speech")],
         try_key: None,
         has_queue: true,
-        here: "/jobs".to_owned(),
-        first_href: None,
-        next_href: Some("/jobs?cursor=x".to_owned()),
+        frame: ListFrame {
+            notice: Some("Cancelling 2 jobs.".to_owned()),
+            error: Some("Some jobs were not changed, because their state does not allow it.".to_owned()),
+            ..frame()
+        },
+    }
+}
+
+fn frame() -> ListFrame {
+    let columns = [
+        ("gpus", "GPUs"),
+        ("size", "Size"),
+        ("progress", "Progress"),
+        ("metric", "Last value"),
+        ("created", "Submitted"),
+        ("started", "Started"),
+        ("duration", "Duration"),
+        ("outcome", "Outcome"),
+    ];
+    super::frame("jobs", &["name", "gpus", "created", "started"], &columns)
+}
+
+fn progress(word: &Word) -> JobProgress {
+    JobProgress {
+        extent: Some(Extent { unit: "step", done: 504, total: Some(1200) }),
+        metrics: vec![LoggedMetric {
+            name: word("val/accuracy"),
+            last: 0.9123,
+            line: SmallLine { from: 0, to: 500, values: vec![Some(0.2), Some(0.7), None, Some(0.9)] },
+        }],
     }
 }
 
 pub fn empty(word: &Word) -> JobsPage {
     JobsPage {
-        notice: None,
-        error: None,
         pauses: Vec::new(),
         search: JobSearch::default(),
         rows: Vec::new(),
         try_key: Some(word("key")),
-        next_href: None,
+        frame: ListFrame { next_href: None, ..frame() },
         ..list(word)
     }
 }
@@ -152,8 +176,12 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         lasted: lasted.map(str::to_owned),
         text: word(text),
     };
+    let facts = ShowSession::facts(&job.latest, "Job");
     ShowJob {
         layout: layout(word).at(Nav::Jobs),
+        tab: JobTab::Overview,
+        logged: LoggedOverview::new(progress(word), is_live, Some(9000)),
+        system: facts.clone(),
         id: job.id.to_string(),
         class,
         word: state,
@@ -189,7 +217,7 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         is_script: true,
         program: word("#!/bin/bash\nset -e\npython train.py --lr 0.1\n"),
         variables: vec![(word("SEED"), word("7"))],
-        facts: ShowSession::facts(&job.latest, "Job"),
+        facts,
         sweep: Some((JobId::new().to_string(), word("learning rate"))),
         follows: vec![
             FollowedJob { id: JobId::new().to_string(), name: Some(word("preprocess")), words: "succeeded" },
@@ -213,6 +241,17 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
 
 pub fn show_failed(word: &Word) -> ShowJob {
     show(word, exited(word, 1))
+}
+
+/// The other parts of the page of a job that runs.
+pub fn tabs(word: &Word) -> [(&'static str, ShowJob); 4] {
+    let parts = [
+        ("job-metrics", JobTab::Metrics),
+        ("job-log", JobTab::Log),
+        ("job-system", JobTab::System),
+        ("job-config", JobTab::Config),
+    ];
+    parts.map(|(name, tab)| (name, ShowJob { tab, ..show(word, running(word)) }))
 }
 
 /// What the home page shows of them.

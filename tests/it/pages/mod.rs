@@ -27,6 +27,28 @@ mod usage;
 
 use std::{cell::Cell, fs, path::Path};
 
+use lyceum::web::views::{ColumnLabel, ListFrame, ShownColumns, SortChoice, SortHead, SortHeads};
+
+/// What stands around the rows of a list: sorted by the first of its columns, all of which are shown.
+pub fn frame(list: &'static str, sorted: &[&'static str], columns: &[(&'static str, &'static str)]) -> ListFrame {
+    let heads = sorted.iter().enumerate().map(|(at, name)| SortHead {
+        name,
+        href: format!("/{list}?sort={name}"),
+        way: (at == 0).then_some("ascending"),
+    });
+    let columns = columns.iter().map(|(name, label)| ColumnLabel { name, label, is_shown: true });
+    ListFrame {
+        heads: SortHeads(heads.collect()),
+        orders: vec![SortChoice { value: "name".to_owned(), words: "Name, A to Z".to_owned(), is_chosen: true }],
+        columns: ShownColumns { list, columns: columns.collect() },
+        here: format!("/{list}"),
+        first_href: None,
+        next_href: Some(format!("/{list}?cursor=x")),
+        notice: None,
+        error: None,
+    }
+}
+
 /// Words that try to become markup, to break a layout or to mislead a reader.
 pub const HOSTILE: [&str; 9] = [
     "<img src=x onerror=alert(1)>",

@@ -62,8 +62,7 @@ fn list(word: &Word) -> ModelsPage {
         notice: Some("The model was removed.".to_owned()),
         search: word("s"),
         rows: rows.map(|(name, state)| row(word, name, state, (state == Trained).then_some("grace"))).into(),
-        first_href: None,
-        next_href: Some("/models?cursor=x".to_owned()),
+        frame: frame(),
         import: ImportForm {
             name: word("streets"),
             path: word("~/uploads/bundle.tar"),
@@ -72,12 +71,17 @@ fn list(word: &Word) -> ModelsPage {
     }
 }
 
+fn frame() -> ListFrame {
+    let columns = [("network", "Network"), ("best", "Best"), ("checkpoints", "Checkpoints"), ("created", "Created")];
+    super::frame("models", &["name", "network", "checkpoints", "created"], &columns)
+}
+
 fn empty(word: &Word) -> ModelsPage {
     ModelsPage {
         notice: None,
         search: String::new(),
         rows: Vec::new(),
-        next_href: None,
+        frame: ListFrame { next_href: None, ..frame() },
         import: ImportForm::default(),
         ..list(word)
     }

@@ -4,7 +4,7 @@ use lyceum::{
     model::EndReason,
     web::{
         page::Nav,
-        views::{BoardPage, FoundItem, SearchPage, SessionRow, SessionSearch, SessionsPage},
+        views::{BoardPage, FoundItem, ListFrame, SearchPage, SessionRow, SessionSearch, SessionsPage},
     },
 };
 
@@ -31,13 +31,25 @@ pub fn list(word: &Word) -> SessionsPage {
             .collect(),
         apps: vec![("jupyter".to_owned(), word("JupyterLab"))],
         sees_all: true,
-        first_href: None,
-        next_href: Some("/sessions?cursor=x".to_owned()),
+        frame: frame(),
     }
 }
 
+fn frame() -> ListFrame {
+    let columns = [
+        ("program", "Program"),
+        ("gpus", "GPUs"),
+        ("size", "Size"),
+        ("created", "Requested"),
+        ("started", "Started"),
+        ("duration", "Duration"),
+    ];
+    super::frame("sessions", &["name", "program", "gpus", "created", "started"], &columns)
+}
+
 pub fn empty(word: &Word) -> SessionsPage {
-    SessionsPage { search: SessionSearch::default(), rows: Vec::new(), next_href: None, sees_all: false, ..list(word) }
+    let frame = ListFrame { next_href: None, ..frame() };
+    SessionsPage { search: SessionSearch::default(), rows: Vec::new(), frame, sees_all: false, ..list(word) }
 }
 
 pub fn board(word: &Word) -> BoardPage {

@@ -37,20 +37,26 @@ pub fn list(word: &Word) -> SweepsPage {
         layout: layout(word).at(Nav::Jobs),
         all: true,
         rows: states.into_iter().map(|state| sweep(word, "resnet50, learning rate", state)).collect(),
-        first_href: None,
-        next_href: Some("/sweeps?cursor=x".to_owned()),
+        find: word("res"),
+        frame: frame(),
     }
 }
 
+fn frame() -> ListFrame {
+    let columns = [("kind", "Kind"), ("tasks", "Tasks"), ("created", "Created")];
+    super::frame("sweeps", &["name", "tasks", "created"], &columns)
+}
+
 pub fn empty(word: &Word) -> SweepsPage {
-    SweepsPage { all: false, rows: Vec::new(), next_href: None, ..list(word) }
+    let frame = ListFrame { next_href: None, ..frame() };
+    SweepsPage { all: false, find: String::new(), rows: Vec::new(), frame, ..list(word) }
 }
 
 pub fn show(word: &Word) -> ShowSweep {
     let states = [
-        ("succeeded", "ended", "exit code 0"),
+        ("succeeded", "succeeded", "exit code 0"),
         ("failed", "failed", "exit code 1"),
-        ("cancelled", "ended", "cancelled"),
+        ("cancelled", "cancelled", "cancelled"),
         ("running", "running", ""),
         ("starting", "starting", ""),
         ("queued", "queued", ""),
@@ -66,6 +72,7 @@ pub fn show(word: &Word) -> ShowSweep {
             job: (state != "planned").then(|| "0190a1b2-0000-7000-8000-000000000000".to_owned()),
             word: state,
             class,
+            said: if state == "planned" { "Planned" } else { "Running" },
             outcome: outcome.to_owned(),
             ran: has_values.then(|| "1 h 6 min".to_owned()),
             best: has_values.then(|| "0.2314".to_owned()),

@@ -194,10 +194,11 @@ impl Datasets {
         if found.owner == actor.user.id { Ok(found) } else { Err(Error::NotFound) }
     }
 
-    pub async fn list(&self, filter: DatasetFilter<'_>) -> Result<Vec<Dataset>> {
+    /// Lists datasets, each with the value that the list is sorted by.
+    pub async fn list(&self, filter: DatasetFilter<'_>) -> Result<Vec<(Dataset, String)>> {
         let mut listed = Vec::new();
-        for found in self.db.list_datasets(filter).await? {
-            listed.push(self.settled(found).await?);
+        for (found, sorted) in self.db.list_datasets(filter).await? {
+            listed.push((self.settled(found).await?, sorted));
         }
         Ok(listed)
     }

@@ -214,6 +214,11 @@ impl Jobs {
         Ok(self.db.list_jobs(filter).await?)
     }
 
+    /// Lists jobs, each with the value that the list is sorted by.
+    pub async fn list_sorted(&self, filter: JobFilter<'_>) -> Result<Vec<(Job, String)>> {
+        Ok(self.db.list_jobs_sorted(filter).await?)
+    }
+
     /// What a job runs, for whoever may look at it.
     pub async fn task(&self, job: &Job) -> Result<Task> {
         self.db.job_task(job.id).await?.ok_or(Error::NotFound)

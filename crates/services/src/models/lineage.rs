@@ -61,10 +61,11 @@ impl Models {
             dataset: None,
             parent: Some(model.id),
             find: "",
+            sort: None,
             before: None,
             limit: CHILDREN,
         };
-        Ok(Lineage { ancestors, children: self.list(of_it).await? })
+        Ok(Lineage { ancestors, children: self.list(of_it).await?.into_iter().map(|(child, _)| child).collect() })
     }
 }
 

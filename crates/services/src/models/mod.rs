@@ -206,10 +206,11 @@ impl Models {
         if found.owner == actor.user.id { Ok(found) } else { Err(Error::NotFound) }
     }
 
-    pub async fn list(&self, filter: ModelFilter<'_>) -> Result<Vec<Model>> {
+    /// Lists models, each with the value that the list is sorted by.
+    pub async fn list(&self, filter: ModelFilter<'_>) -> Result<Vec<(Model, String)>> {
         let mut listed = Vec::new();
-        for found in self.db.list_models(filter).await? {
-            listed.push(self.settled(found).await?);
+        for (found, sorted) in self.db.list_models(filter).await? {
+            listed.push((self.settled(found).await?, sorted));
         }
         Ok(listed)
     }

@@ -42,8 +42,8 @@ pub use self::{
     answer::{Axis, Curve, Metrics, NotThere, Question, Selection, Tag, Tags, all, csv, curve, metrics, revision},
     delta::{CurveGrowth, Delta, DeltaKind},
     results::{
-        Band, BetterDirection, Cell, Column, Extremes, Group, Item, Kind, LONGEST_FILTER, MAX_RUNS, MetricValue, Order,
-        RunSelection, SmallLine, Spread, Table, TableQuery,
+        Band, BetterDirection, Cell, Column, Extent, Extremes, Group, Item, JobProgress, Kind, LONGEST_FILTER,
+        LoggedMetric, MAX_RUNS, MetricValue, Order, RunSelection, SmallLine, Spread, Table, TableQuery,
     },
 };
 

@@ -381,6 +381,11 @@ impl Sessions {
         Ok(self.db.list_sessions(filter).await?)
     }
 
+    /// Lists sessions, each with the value that the list is sorted by.
+    pub async fn list_sorted(&self, filter: Filter<'_>) -> Result<Vec<(Session, String)>> {
+        Ok(self.db.list_sessions_sorted(filter).await?)
+    }
+
     pub async fn events(&self, actor: Actor<'_>, id: SessionId, after: i64) -> Result<Vec<Event>> {
         self.find(actor, id).await?;
         Ok(self.db.session_events(id, after).await?)

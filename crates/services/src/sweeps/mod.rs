@@ -16,9 +16,10 @@ use lyceum_db::{
     admit::{AdmissionOutcome, Cause, NewAttempt, Verdict},
     audit::Entry,
     idempotency::{EarlierResult, IdempotentRequest},
+    sweeps::SweepFilter,
 };
 use lyceum_model::{
-    FieldError, IdPart, Job, JobId, Loops, Role, RunId, SessionState, Sweep, SweepId,
+    FieldError, Job, JobId, Loops, Role, RunId, SessionState, Sweep, SweepId,
     hold::Outcome,
     job::Attempt,
     loops::Round,
@@ -158,16 +159,10 @@ impl Sweeps {
         if sees { Ok(sweep) } else { Err(Error::NotFound) }
     }
 
-    pub async fn list(
-        &self,
-        actor: Actor<'_>,
-        all: bool,
-        id: Option<&IdPart>,
-        before: Option<SweepId>,
-        limit: i64,
-    ) -> Result<Vec<Sweep>> {
+    /// Lists one's own sweeps, or for operators those of all users, each with the value that the list is sorted by.
+    pub async fn list(&self, actor: Actor<'_>, all: bool, filter: SweepFilter<'_>) -> Result<Vec<(Sweep, String)>> {
         let owner = Some(actor.user.id).filter(|_| !(all && Role::Operator <= actor.user.role));
-        Ok(self.db.list_sweeps_like(owner, id, before, limit).await?)
+        Ok(self.db.list_sweeps(SweepFilter { owner, ..filter }).await?)
     }
 
     /// Each task in its order, and what they are compared by.

@@ -9,6 +9,7 @@ mod expression;
 mod extremes;
 mod groups;
 mod kind;
+mod progress;
 mod table;
 
 use std::{
@@ -32,6 +33,7 @@ pub use self::{
     expression::MAX_LENGTH as LONGEST_FILTER,
     extremes::Extremes,
     kind::BetterDirection,
+    progress::{Extent, JobProgress, LoggedMetric},
     table::{Band, Cell, Column, Group, Item, Kind, MetricValue, Order, Spread, Table, TableQuery},
 };
 
