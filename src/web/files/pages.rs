@@ -349,10 +349,11 @@ async fn models(portal: &Portal, user: &CurrentUser, rooted: &RootedPath) -> Res
         dataset: None,
         parent: None,
         find: "",
+        sort: None,
         before: None,
         limit: MODELS,
     };
-    let link = |model: Model| {
+    let link = |(model, _): (Model, String)| {
         let page = format!("/models/{}", model.id);
         (model.name, format!("{}#try", href(&page, [("picture", path)])))
     };
