@@ -142,6 +142,8 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/quotas/users/{name}", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PATCH", "/api/v1/quotas/users/{name}", "{}", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/api/v1/nodes", "", [401, 200, 200, 200, 200, 401, 401]),
+    // There is no node of this name.
+    row("GET", "/api/v1/nodes/{name}", "", [401, 404, 404, 404, 404, 401, 401]),
     row("GET", "/api/v1/partitions", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/reservations", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/slurm/choices", "", [401, 200, 200, 200, 200, 401, 401]),
@@ -237,6 +239,7 @@ const MATRIX: &[Row] = &[
     row("POST", "/datasets/{id}/change", "name=x", [401, 303, 404, 404, 403, 401, 401]),
     row("POST", "/datasets/{id}/remove", "a=b", [401, 409, 404, 404, 403, 401, 401]),
     row("GET", "/cluster", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("GET", "/nodes/{name}", "", [303, 404, 404, 404, 404, 401, 303]),
     row("GET", "/images", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/images", "name=X", [401, 403, 403, 422, 403, 401, 401]),
     row("POST", "/images/clean", "unused_days=-1", [401, 403, 403, 422, 403, 401, 401]),

@@ -56,6 +56,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("cluster-counted", draw(&super::cluster::counted(word))),
         ("cluster-none", draw(&super::cluster::none(word))),
         ("cluster-nodes", draw(&super::machines::machines(word))),
+        ("cluster-node", draw(&super::machines::node(word))),
         ("cluster-nodes-hidden", draw(&super::machines::hidden(word))),
         ("diagnostics", draw(&super::diagnostics::list(word))),
         ("diagnostics-wrong", draw(&super::diagnostics::wrong(word))),
