@@ -116,6 +116,7 @@ const MATRIX: &[Row] = &[
     row("PATCH", "/api/v1/files", r#"{"path": "x"}"#, [401, 503, 503, 503, 403, 401, 401]),
     row("DELETE", "/api/v1/files", "", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/api/v1/files/roots", "", [401, 503, 503, 503, 403, 401, 401]),
+    row("GET", "/api/v1/files/storage", "", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/api/v1/files/info", "", [401, 503, 503, 503, 403, 401, 401]),
     row("POST", "/api/v1/files/folders", "{}", [401, 422, 422, 422, 403, 401, 401]),
     row("POST", "/api/v1/files/move", r#"{"paths": ["x"], "to": "y"}"#, [401, 503, 503, 503, 403, 401, 401]),

@@ -344,6 +344,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
         &[
             "GET /api/v1/files",
             "GET /api/v1/files/roots",
+            "GET /api/v1/files/storage",
             "GET /api/v1/files/info",
             "GET /api/v1/files/content",
             "GET /api/v1/files/uploads/{id}",

@@ -242,6 +242,11 @@ fn home(word: &Word) -> Home {
         invitations: vec![super::people::invitation(word, "vision", "alice")],
         meters: meters(word),
         elsewhere: Some(word("Includes 2 jobs submitted in a shell: 1 GPU, 4 cores and 8 GiB.")),
+        spaces: vec![
+            (space(word, "Home", 640), "/files".to_owned()),
+            (space(word, "isilon", 960), "/files?path=/mnt".to_owned()),
+        ],
+        silent: vec![word("scratch")],
         storage: StorageNote::new(96 * GIB, 100 * GIB, &quota::Source::read(&word("group vision"))),
         single_user: None,
         environment: None,
@@ -259,6 +264,10 @@ fn home(word: &Word) -> Home {
         has_more_jobs: true,
         ended: cards(vec![out_of_memory(word), exited, ended(word, "board", EndReason::Idle, 26 * 3600)]),
     }
+}
+
+fn space(word: &Word, name: &str, used: i64) -> Meter {
+    Meter { label: word(name), used: used * GIB, limit: Some(1000 * GIB), unit: Unit::Bytes, ..Meter::default() }
 }
 
 /// A page in the middle of a list.
@@ -280,6 +289,8 @@ fn home_empty(word: &Word) -> Home {
         ended: Vec::new(),
         meters: vec![Meter { used: 0, asked: 0, ..meters(word).remove(0) }],
         elsewhere: None,
+        spaces: Vec::new(),
+        silent: Vec::new(),
         storage: None,
         environment: Some(EnvironmentBanner::Failed {
             name: word("default"),
