@@ -14,15 +14,18 @@ use super::{
     Portal,
     error::Result,
     extract::{CurrentUser, Query},
+    files::pages::space_meter,
     page::{Nav, Page},
     paging::Part,
     sessions::cards,
     settings,
-    views::{EnvironmentBanner, Home, InvitationRow, JobRow, Moment},
+    views::{EnvironmentBanner, Home, InvitationRow, JobRow, Meter, Moment},
 };
 use crate::{
     db::{jobs::JobFilter, sessions::Filter},
     environments::State as Building,
+    files::{RootSpace, SpaceState},
+    model::files::RawPath,
 };
 
 /// How many ended sessions the page shows.
@@ -68,8 +71,11 @@ pub async fn page(
     jobs.truncate(shown);
     let now = portal.clock.now();
     let invitations = portal.access.invitations_of(&user).await?;
+    let (spaces, silent) = spaces(&portal, &user).await;
     let view = Home {
         layout: portal.layout_of(&user.0, Nav::Home),
+        spaces,
+        silent,
         notice: None,
         invitations: invitations.into_iter().map(|invitation| InvitationRow::new(invitation, now)).collect(),
         meters: cards::meters(&standing),
@@ -88,6 +94,26 @@ pub async fn page(
         ended: ended.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
     };
     Ok(Page(view).into_response())
+}
+
+/// The bars of the viewer's folders with their addresses, and the names of those that do not answer. Where files cannot
+/// be reached at all, the page has nothing to say of them.
+async fn spaces(portal: &Portal, user: &CurrentUser) -> (Vec<(Meter, String)>, Vec<String>) {
+    let (mut bars, mut silent) = (Vec::new(), Vec::new());
+    for RootSpace { root, state } in portal.files.spaces(&user.user).await.unwrap_or_default() {
+        match state {
+            SpaceState::Known(space) => {
+                let path = RawPath::from(root.path.as_path()).encoded();
+                bars.push((
+                    space_meter(&root.name, space.total_bytes, space.used_bytes),
+                    format!("/files?path={path}"),
+                ));
+            }
+            SpaceState::Silent => silent.push(root.name),
+            SpaceState::Unknown => {}
+        }
+    }
+    (bars, silent)
 }
 
 /// The environment that is being built, or could not be.

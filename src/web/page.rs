@@ -338,11 +338,22 @@ pub mod filters {
         Ok(super::asset(path))
     }
 
+    /// The address of a node's page.
+    #[askama::filter_fn]
+    pub fn node_page(name: &str, _: &dyn askama::Values) -> Result<String, Infallible> {
+        Ok(super::node_page(name))
+    }
+
     /// A drawing of the sprite.
     #[askama::filter_fn]
     pub fn icon<'a>(name: &'a str, _: &dyn askama::Values) -> Result<Icon<'a>, Infallible> {
         Ok(Icon(name))
     }
+}
+
+/// The address of a node's page.
+pub fn node_page(name: &str) -> String {
+    format!("/nodes/{}", percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC))
 }
 
 /// A page as an answer of status 200; another status goes before it in a tuple.

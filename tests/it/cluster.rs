@@ -218,6 +218,14 @@ async fn who_sees_what() {
         assert_eq!((&gpus[4]["slice"], &gpus[5]["slice"]), (&json!(0), &json!(1)));
         assert_eq!(gpus[4]["utilisation_percent"], Value::Null, "the driver does not measure slices");
 
+        let nodes = items(&caller, "/api/v1/nodes").await;
+        let path = format!("/nodes/{}", nodes[0]["name"].as_str().unwrap());
+        let node: Value = caller.get(&format!("/api/v1{path}")).await.json().await.unwrap();
+        let (gpu, work) = (&node["gpus"][0], &node["workloads"][0]);
+        assert_eq!((gpu["owner"].as_str(), &gpu["utilisation_percent"]), (owner, &json!(40)), "{name}");
+        assert_eq!((work["name"].is_string(), work["owner"].as_str()), (session, owner), "{name}: {node}");
+        let text = caller.visit(&path).await.text().await.unwrap();
+        assert_eq!(text.contains(&format!("href=\"/sessions/{id}\"")), session, "{name}: {text}");
         let text = page(&caller).await;
         let is_shown = |word: &str| text.contains(word);
         assert_eq!(is_shown(&format!("/sessions/{id}")), session, "{name}");

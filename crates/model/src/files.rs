@@ -92,7 +92,15 @@ impl<'de> Deserialize<'de> for RawPath {
     }
 }
 
-/// What lies in a folder.
+/// How full a file system is (bytes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    pub total_bytes: u64,
+    pub used_bytes: u64,
+    /// What the user may still write.
+    pub free_bytes: u64,
+}
+
 /// What a folder holds, with everything below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolderSize {

@@ -27,6 +27,7 @@ pub mod loops;
 pub mod machines;
 pub mod maintenance;
 pub mod modules;
+pub mod node_list;
 pub mod notification;
 pub mod queue;
 pub mod quota;

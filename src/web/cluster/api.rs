@@ -41,43 +41,43 @@ use crate::{
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Node)]
 pub struct NodeView {
-    name: String,
-    cluster: String,
-    cpus: i64,
+    pub(super) name: String,
+    pub(super) cluster: String,
+    pub(super) cpus: i64,
     /// Cores allocated to sessions; on a cluster, to any job. Light sessions share cores, so it can exceed `cpus`.
-    cpus_held: i64,
-    memory_bytes: i64,
-    memory_held_bytes: i64,
-    gpus: i64,
-    gpus_held: i64,
+    pub(super) cpus_held: i64,
+    pub(super) memory_bytes: i64,
+    pub(super) memory_held_bytes: i64,
+    pub(super) gpus: i64,
+    pub(super) gpus_held: i64,
     /// Load average over the last minute.
-    load: Option<f64>,
-    memory_available_bytes: Option<i64>,
+    pub(super) load: Option<f64>,
+    pub(super) memory_available_bytes: Option<i64>,
     /// The version of the NVIDIA driver; null without one.
-    driver: Option<String>,
+    pub(super) driver: Option<String>,
     /// The library that was searched for and why it could not be loaded; null if there is a driver.
-    driver_missing: Option<String>,
-    state: MachineState,
+    pub(super) driver_missing: Option<String>,
+    pub(super) state: MachineState,
     /// Why it does not accept work.
-    detail: Option<String>,
+    pub(super) detail: Option<String>,
     /// The partitions that it belongs to. Empty if there is only one machine.
-    partitions: Vec<String>,
+    pub(super) partitions: Vec<String>,
     /// Its GPUs, by model.
-    gpu_models: Vec<GpuModelView>,
+    pub(super) gpu_models: Vec<GpuModelView>,
     /// Whether the kernel isolates the GPUs of sessions from each other. Otherwise they are allocated by count only.
-    gpus_kept_apart: bool,
+    pub(super) gpus_kept_apart: bool,
     /// When its GPUs were last queried.
     #[schema(value_type = Option<String>, format = "date-time")]
-    at: Option<Timestamp>,
+    pub(super) at: Option<Timestamp>,
 }
 
 /// Number of GPUs of one model.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GpuModel)]
 pub struct GpuModelView {
-    model: String,
-    gpus: i64,
-    gpus_held: i64,
+    pub(super) model: String,
+    pub(super) gpus: i64,
+    pub(super) gpus_held: i64,
 }
 
 /// Lists the nodes: this machine, or the nodes of the cluster.
@@ -99,6 +99,12 @@ pub async fn nodes(
         let node = |machine: &Machine| node_of_cluster(machine, scheduler.cluster(), machines.at);
         return Ok(Answer(Listed::cut(&machines.machines, &paging, |machine| &machine.name, node)?));
     }
+    Ok(Answer(Listed { items: vec![this_node(&portal).await?], next_cursor: None }))
+}
+
+/// This machine, where it is the only one.
+pub(super) async fn this_node(portal: &Portal) -> Result<NodeView> {
+    let scheduler = &portal.sessions.scheduler;
     let (capacity, view) = (portal.sessions.admission.stock.capacity(), portal.cluster.view());
     let held = portal.sessions.admission.holdings().await?.all;
     let reading = scheduler.node().await;
@@ -107,7 +113,7 @@ pub async fn nodes(
         Driver::Absent { library, why } if !library.is_empty() => (None, Some(format!("{library}: {why}"))),
         Driver::Absent { .. } => (None, None),
     };
-    let node = NodeView {
+    Ok(NodeView {
         name: reading.name,
         cluster: scheduler.cluster().to_owned(),
         cpus: capacity.cpus,
@@ -130,11 +136,10 @@ pub async fn nodes(
         gpu_models: Vec::new(),
         gpus_kept_apart: scheduler.closes_gpus(),
         at: view.at,
-    };
-    Ok(Answer(Listed { items: vec![node], next_cursor: None }))
+    })
 }
 
-fn node_of_cluster(machine: &Machine, cluster: &str, at: Option<Timestamp>) -> NodeView {
+pub(super) fn node_of_cluster(machine: &Machine, cluster: &str, at: Option<Timestamp>) -> NodeView {
     let gpus = machine.all_gpus();
     let model = |(model, share): &(String, Share)| GpuModelView {
         model: model.clone(),

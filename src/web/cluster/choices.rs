@@ -42,9 +42,13 @@ pub struct ChoiceView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SlurmChoices)]
 pub struct ChoicesView {
+    /// Partitions.
     partition: ChoiceView,
+    /// Slurm accounts that you belong to.
     account: ChoiceView,
+    /// Qualities of service.
     qos: ChoiceView,
+    /// Reservations that you or your accounts may use.
     reservation: ChoiceView,
     /// Features of nodes; an expression such as `a100&nvlink` can name several.
     constraint: ChoiceView,

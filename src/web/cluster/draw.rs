@@ -112,7 +112,7 @@ impl Drawing<'_> {
 }
 
 /// A GPU's state as a class and a word.
-fn badge(gpu: &GpuView, is_held: bool) -> StateBadge {
+pub(super) fn badge(gpu: &GpuView, is_held: bool) -> StateBadge {
     let (class, word) = match (&gpu.condition, gpu.obstacle, is_held) {
         (Condition::Down(_), ..) => ("failed", "Down"),
         (_, _, true) => ("running", "In use"),

@@ -27,8 +27,8 @@ use crate::{
         paging::{Listed, Paging},
         sessions::cards::is_operator,
         views::{
-            MachineRow, MachinesPage, Meter, Moment, NodeTable, OfferRow, PartitionRow, ReservationRow, StateBadge,
-            Unit,
+            Calendar, MachineRow, MachinesPage, Meter, Moment, NodeTable, OfferRow, PartitionRow, ReservationRow,
+            StateBadge, Unit,
         },
     },
 };
@@ -50,7 +50,10 @@ pub(super) async fn page(
     let sees_nodes = sees_all || !machines.hides.machines;
     let offers = offers(portal, user, machines).await?;
     let partition = |partition| partition_row(machines, partition, sees_all || !machines.hides.jobs);
+    let now = portal.clock.now();
+    let maintenance = portal.db.maintenance().await?;
     Ok(MachinesPage {
+        calendar: Calendar::new(reservations(machines, sees_all), maintenance.as_ref(), now),
         layout: portal.layout_of(&user.0, Nav::Cluster),
         cluster: portal.sessions.scheduler.cluster().to_owned(),
         seen: machines.at.map(|at| Moment::ago(at, portal.clock.now())),
@@ -129,11 +132,11 @@ fn query(offer: &Offer) -> String {
 }
 
 /// The reservations that a reader may see; a site may show them to operators alone.
-fn reservations(machines: &Machines, sees_all: bool) -> &[Reservation] {
+pub(super) fn reservations(machines: &Machines, sees_all: bool) -> &[Reservation] {
     if sees_all || !machines.hides.reservations { &machines.reservations } else { &[] }
 }
 
-fn reservation_row(reservation: &Reservation, now: Timestamp) -> ReservationRow {
+pub(super) fn reservation_row(reservation: &Reservation, now: Timestamp) -> ReservationRow {
     let is_active = reservation.from <= now;
     let who = [&reservation.users[..], &reservation.accounts[..]].concat();
     ReservationRow {
@@ -201,7 +204,7 @@ fn machine_row(machine: &Machine) -> MachineRow {
     }
 }
 
-fn badge(state: MachineState) -> StateBadge {
+pub(super) fn badge(state: MachineState) -> StateBadge {
     let (class, word) = match state {
         MachineState::Idle => ("free", "Idle"),
         MachineState::Mixed => ("running", "Mixed"),
@@ -214,7 +217,7 @@ fn badge(state: MachineState) -> StateBadge {
     StateBadge { class, word }
 }
 
-fn meter(field: &'static str, label: &str, share: Share, unit: Unit) -> Meter {
+pub(super) fn meter(field: &'static str, label: &str, share: Share, unit: Unit) -> Meter {
     Meter { field, label: label.to_owned(), used: share.used, limit: Some(share.all), unit, ..Meter::default() }
 }
 
@@ -289,6 +292,21 @@ pub struct ReservationView {
     is_maintenance: bool,
 }
 
+impl ReservationView {
+    pub(super) fn new(one: &Reservation, sees_nodes: bool) -> Self {
+        Self {
+            name: one.name.clone(),
+            starts_at: one.from,
+            ends_at: one.to,
+            nodes: if sees_nodes { one.nodes.clone() } else { Vec::new() },
+            partition: one.partition.clone(),
+            users: one.users.clone(),
+            accounts: one.accounts.clone(),
+            is_maintenance: one.is_maintenance,
+        }
+    }
+}
+
 /// Lists Slurm's reservations in the order of their start.
 ///
 /// A job uses one with `--reservation`; other jobs do not start on its nodes. Empty if everything runs on one machine.
@@ -302,16 +320,7 @@ pub async fn reserved(
 ) -> Result<Answer<Listed<ReservationView>>> {
     let machines = portal.sessions.scheduler.machines().await.unwrap_or_default();
     let sees_all = is_operator(&user.0);
-    let view = |one: &Reservation| ReservationView {
-        name: one.name.clone(),
-        starts_at: one.from,
-        ends_at: one.to,
-        nodes: if sees_all || !machines.hides.machines { one.nodes.clone() } else { Vec::new() },
-        partition: one.partition.clone(),
-        users: one.users.clone(),
-        accounts: one.accounts.clone(),
-        is_maintenance: one.is_maintenance,
-    };
+    let view = |one: &Reservation| ReservationView::new(one, sees_all || !machines.hides.machines);
     Ok(Answer(Listed::cut(reservations(&machines, sees_all), &paging, |one| &one.name, view)?))
 }
 

@@ -5,6 +5,7 @@ pub mod api;
 pub mod choices;
 mod draw;
 pub mod machines;
+pub mod node;
 pub mod queue;
 mod visibility;
 mod withheld;
@@ -23,7 +24,7 @@ use super::{
     extract::{CurrentUser, Id, Operator, Query},
     page::{Nav, Page},
     sessions::cards::is_operator,
-    views::{ClusterPage, TimeChoice},
+    views::{Calendar, ClusterPage, TimeChoice},
 };
 use crate::{
     cluster::{IdleSession, holders},
@@ -68,6 +69,7 @@ pub async fn page(
         notice: (query.done == "asked")
             .then_some("The owner was asked. The question is shown on the card of the session or the page of the job."),
         node: draw::node(&node, &portal.sessions.admission.stock.capacity(), &holdings_now.all, &view),
+        calendar: Calendar::new(&[], portal.db.maintenance().await?.as_ref(), now),
         isolation: draw::isolation(&scheduler.stock().inventory(), scheduler.closes_gpus()),
         empty: draw::empty(&scheduler.stock().inventory(), &view),
         gpus: drawing.rows(&points, &holdings),
@@ -116,8 +118,13 @@ fn resting(idle: &IdleSession) -> String {
     format!("GPU {} {verb}", labels(&idle.gpus))
 }
 
+/// Everybody's sessions and attempts of jobs that have not ended.
+async fn live_workloads(portal: &Portal) -> Result<Vec<Session>> {
+    Ok(portal.db.live_sessions().await?)
+}
+
 /// Everybody's sessions that hold GPUs now.
 async fn live(portal: &Portal) -> Result<Vec<Session>> {
-    let all = portal.db.live_sessions().await?;
+    let all = live_workloads(portal).await?;
     Ok(all.into_iter().filter(|session| !session.gpus.is_empty()).collect())
 }

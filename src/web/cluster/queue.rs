@@ -102,7 +102,7 @@ fn address(everybody: bool, cursor: Option<&str>) -> String {
     if query.is_empty() { "/queue".to_owned() } else { format!("/queue?{}", query.join("&")) }
 }
 
-fn sees_all(principal: &Principal) -> bool {
+pub(super) fn sees_all(principal: &Principal) -> bool {
     // A token that lies on some dashboard tells nothing of others.
     is_operator(principal) && principal.scopes().is_none_or(<[String]>::is_empty)
 }
@@ -125,7 +125,7 @@ fn listed(mut jobs: Vec<QueuedJob>, paging: &Paging) -> Result<Listed<QueuedJob>
 }
 
 /// What of the portal's these are.
-async fn ours(portal: &Portal, jobs: &[QueuedJob]) -> Result<HashMap<SessionId, Session>> {
+pub(super) async fn ours(portal: &Portal, jobs: &[QueuedJob]) -> Result<HashMap<SessionId, Session>> {
     if jobs.iter().all(|job| job.session.is_none()) {
         return Ok(HashMap::new());
     }

@@ -27,7 +27,7 @@ use super::{
     paging::Listed,
 };
 use crate::{
-    files::{self, RootedPath},
+    files::{self, RootSpace, RootedPath, SpaceState},
     model::{
         Timestamp,
         files::{Entry, Kind, ListingQuery, Order, RawPath, Root, SortKey, SortPosition},
@@ -94,6 +94,8 @@ pub struct FolderView {
     truncated: bool,
     /// Free space on the file system in bytes.
     free_bytes: u64,
+    /// Size of the file system in bytes.
+    total_bytes: u64,
     writable: bool,
 }
 
@@ -204,6 +206,7 @@ pub async fn list(
         total: folder.page.total,
         truncated: folder.page.truncated,
         free_bytes: folder.page.free_bytes,
+        total_bytes: folder.page.total_bytes,
         writable: folder.page.writable,
     }))
 }
@@ -216,6 +219,45 @@ pub async fn roots(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Resu
         RootView { name: root.name, path: path.shown(), encoded_path: path.encoded() }
     };
     let items = portal.files.roots(&user.user).await?.into_iter().map(view).collect();
+    Ok(axum::Json(Listed { items, next_cursor: None }))
+}
+
+/// How full the file system of a folder is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StorageView {
+    /// Name of the folder, as in `GET /files/roots`.
+    name: String,
+    path: String,
+    /// Size of the file system in bytes; null if it is not known.
+    total_bytes: Option<u64>,
+    /// Used space in bytes, by all users.
+    used_bytes: Option<u64>,
+    /// Space in bytes that you may still use.
+    free_bytes: Option<u64>,
+    /// False if the file system did not respond in time.
+    responds: bool,
+}
+
+/// Returns how full the file systems of your folders are.
+///
+/// A file system that does not respond is not waited for. Values are at most a minute old.
+#[utoipa::path(get, path = "/files/storage", tag = "files", responses((status = 200, body = Listed<StorageView>)))]
+pub async fn storage(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<Listed<StorageView>>> {
+    let view = |one: RootSpace| {
+        let space = match one.state {
+            SpaceState::Known(space) => Some(space),
+            SpaceState::Unknown | SpaceState::Silent => None,
+        };
+        StorageView {
+            path: RawPath::from(one.root.path.as_path()).shown(),
+            name: one.root.name,
+            total_bytes: space.map(|space| space.total_bytes),
+            used_bytes: space.map(|space| space.used_bytes),
+            free_bytes: space.map(|space| space.free_bytes),
+            responds: one.state != SpaceState::Silent,
+        }
+    };
+    let items = portal.files.spaces(&user.user).await?.into_iter().map(view).collect();
     Ok(axum::Json(Listed { items, next_cursor: None }))
 }
 

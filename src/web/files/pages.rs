@@ -24,7 +24,7 @@ use crate::{
         extract::{CurrentUser, Form, PathParameter, Query},
         href::href,
         page::{Nav, Page},
-        views::{Column, Crumb, FileItem, FileRow, FilesPage, Moment, Preview, RootTab},
+        views::{Column, Crumb, FileItem, FileRow, FilesPage, Meter, Moment, Preview, RootTab, Unit},
     },
 };
 
@@ -140,6 +140,7 @@ async fn folder_view(
         columns: [column(SortKey::Name, "Name"), column(SortKey::Size, "Size"), column(SortKey::Modified, "Changed")],
         total: page.total,
         truncated: page.truncated,
+        space: space_meter("", page.total_bytes, page.total_bytes.saturating_sub(page.free_bytes)),
         free_bytes: i64::try_from(page.free_bytes).unwrap_or(i64::MAX),
         writable: page.writable,
         find: plain.find.clone(),
@@ -162,6 +163,19 @@ async fn folder_view(
         new_folder: String::new(),
         max_upload_bytes: i64::try_from(portal.files.config.max_upload_bytes).unwrap_or(i64::MAX),
     })
+}
+
+/// A bar of how full a file system is.
+pub(in crate::web) fn space_meter(label: &str, total: u64, used: u64) -> Meter {
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    Meter {
+        field: "space",
+        label: label.to_owned(),
+        used: bytes(used),
+        limit: Some(bytes(total)),
+        unit: Unit::Bytes,
+        ..Meter::default()
+    }
 }
 
 fn tabs(roots: &[Root], rooted: &RootedPath) -> Vec<RootTab> {

@@ -24,13 +24,14 @@ use crate::{
     },
 };
 
-/// The routes of several files.
+/// The routes of several files, and of what stands beside them.
 pub fn api() -> crate::web::routes::Api {
     use utoipa_axum::routes;
     crate::web::routes::Api::within(&crate::auth::scopes::FILES)
         .routes(routes!(move_all))
         .routes(routes!(copy_all))
         .routes(routes!(delete_all))
+        .routes(routes!(super::storage))
 }
 
 /// So many are accepted at once.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use askama::Template;
 
-use super::{Meter, Moment, StateBadge};
+use super::{Calendar, Meter, Moment, StateBadge};
 use crate::{
     db::gpus::{Point, Span},
     model::Timestamp,
@@ -19,6 +19,7 @@ pub struct ClusterPage {
     pub layout: Layout,
     pub notice: Option<&'static str>,
     pub node: NodeStrip,
+    pub calendar: Option<Calendar>,
     /// Whether sessions are kept from the GPUs of others.
     pub isolation: Option<&'static str>,
     /// Why there are no GPUs.

@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::{Cell, CellOutput, Moment, Preview};
+use super::{Cell, CellOutput, Meter, Moment, Preview};
 use crate::web::page::{Layout, filters};
 
 /// A folder.
@@ -25,6 +25,8 @@ pub struct FilesPage {
     pub total: u64,
     pub truncated: bool,
     pub free_bytes: i64,
+    /// How full the file system is.
+    pub space: Meter,
     pub writable: bool,
     pub find: String,
     pub sort: &'static str,

@@ -18,6 +18,9 @@ pub struct Home {
     pub meters: Vec<Meter>,
     /// What of it came from a shell.
     pub elsewhere: Option<String>,
+    /// How full the file systems of the viewer's folders are, and the folders that do not answer.
+    pub spaces: Vec<(Meter, String)>,
+    pub silent: Vec<String>,
     /// Where little is left of the viewer's storage.
     pub storage: Option<StorageNote>,
     /// `Some(unix account)` where the portal is not root and serves one person only.

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Meter, Moment, StateBadge};
+use super::{Calendar, Meter, Moment, StateBadge};
 use crate::web::page::{Layout, filters};
 
 /// The page of a cluster's machines.
@@ -20,6 +20,7 @@ pub struct MachinesPage {
     pub offers: Vec<OfferRow>,
     pub partitions: Vec<PartitionRow>,
     pub reservations: Vec<ReservationRow>,
+    pub calendar: Option<Calendar>,
     /// `None`: the site shows them to operators alone.
     pub nodes: Option<NodeTable>,
 }

@@ -6,6 +6,7 @@ mod announcements;
 mod answer;
 mod answers;
 mod audit;
+mod calendar;
 mod card;
 mod chart;
 mod cluster;
@@ -30,6 +31,7 @@ mod models;
 mod moment;
 mod more;
 mod new_session;
+mod node;
 mod notice;
 mod notification_form;
 mod packages;
@@ -59,6 +61,7 @@ pub use announcements::{
 pub use answer::{AnswerPage, LayerRow, ScoredLabel, said};
 pub use answers::{AnswerCard, AnswersPage, ClassLink};
 pub use audit::{AuditFilter, AuditLine, AuditPage};
+pub use calendar::{Calendar, CalendarDay, CalendarRow};
 pub use card::{Action, ButtonStyle, Card, CardContext, Target, badge as session_badge, resources_line};
 pub use chart::{Amount, Bar, Chart, Mark};
 pub use cluster::{ClusterPage, GpuHolder, GpuRow, IdleRow, Matrix, MatrixCell, NoGpus, NodeStrip, Spark, TimeChoice};
@@ -97,6 +100,7 @@ pub use new_session::{
     AdmissionPreview, AppTile, EnvironmentChoice, FieldError, Fit, ImageChoice, NewSession, NewSessionForm, SizeTile,
     Slider, Sliders,
 };
+pub use node::{GpuTile, NodePage, NodeWork};
 pub use notice::{NoticeLine, Notices};
 pub use notification_form::{NotificationForm, NotificationRow};
 pub use packages::{OverlayPanel, Packages};

@@ -39,6 +39,39 @@ async fn a_hanging_agent_costs_one_request() {
     eventually("the agent that hangs is ended", async || (!world.agents().contains(&stopped[0])).then_some(())).await;
 }
 
+/// Of storage that hangs the home page says so, and does not wait for it.
+#[tokio::test]
+async fn storage_that_hangs_is_named_and_not_waited_for() {
+    let Some(world) = World::open(&[("LYCEUM_FILES__TIMEOUT", "2s")]).await else { return };
+    let storage = async || world.get("/storage").await["items"][0].clone();
+    let home = eventually("the space is known", async || {
+        let home = storage().await;
+        home["total_bytes"].is_u64().then_some(home)
+    })
+    .await;
+    assert_eq!((&home["name"], &home["responds"]), (&serde_json::json!("Home"), &Value::Bool(true)), "{home}");
+    let bytes = |field: &str| home[field].as_u64().unwrap();
+    assert!(bytes("used_bytes") + bytes("free_bytes") <= bytes("total_bytes") && bytes("free_bytes") > 0, "{home}");
+    assert_eq!(world.get("").await["total_bytes"], home["total_bytes"]);
+    let page = async |who: &crate::life::Person| {
+        let begin = Instant::now();
+        let text = who.request(&world.house, "GET", "/").header("accept", "text/html").send().await.unwrap();
+        let text = crate::pages::markup::one_line(&text.text().await.unwrap());
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        text
+    };
+    assert!(page(&world.person).await.contains("<ul class=\"panel meters\" aria-label=\"Storage\">"));
+
+    // Another person's agent hangs before it could say anything.
+    let (other, account) = world.neighbour().await;
+    other.request(&world.house, "GET", "/api/v1/files").send().await.unwrap();
+    for pid in World::agents_of(account.uid) {
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+    }
+    eventually("the page names it", async || page(&other).await.contains("does not respond").then_some(())).await;
+    assert!(page(&world.person).await.contains("aria-label=\"Storage\""), "nobody else is kept");
+}
+
 /// What a files agent is: its user completely, with nothing of the helper's or the portal's.
 #[tokio::test]
 async fn an_agent_is_its_user_and_nothing_more() {

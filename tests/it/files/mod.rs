@@ -125,10 +125,14 @@ impl World {
 
     /// The person's files agents that live.
     pub fn agents(&self) -> Vec<i32> {
+        Self::agents_of(self.account.uid)
+    }
+
+    pub fn agents_of(owner: u32) -> Vec<i32> {
         let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
         let is_one = |pid: &i32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.ends_with(b"agent\0files\0") && uid(*pid) == Some(self.account.uid)
+            line.ends_with(b"agent\0files\0") && uid(*pid) == Some(owner)
         };
         pids.filter(is_one).collect()
     }

@@ -222,6 +222,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "GET /api/v1/tokens",
             "GET /api/v1/usage",
             "GET /api/v1/nodes",
+            "GET /api/v1/nodes/{name}",
             "GET /api/v1/partitions",
             "GET /api/v1/reservations",
             "GET /api/v1/slurm/choices",
@@ -241,6 +242,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "GET /datasets/new",
             "GET /datasets/{id}",
             "GET /cluster",
+            "GET /nodes/{name}",
             "GET /queue",
             "GET /images",
             "GET /announcements/strip",
@@ -348,6 +350,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
         &[
             "GET /api/v1/files",
             "GET /api/v1/files/roots",
+            "GET /api/v1/files/storage",
             "GET /api/v1/files/info",
             "GET /api/v1/files/content",
             "GET /api/v1/files/uploads/{id}",

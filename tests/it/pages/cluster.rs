@@ -53,6 +53,7 @@ pub fn cluster(word: &Word) -> ClusterPage {
         layout: layout(word).at(Nav::Cluster),
         notice: Some("The owner was asked. The question is shown on the card of the session or the page of the job."),
         node: node(word),
+        calendar: Some(super::machines::calendar(word)),
         isolation: Some("Isolated: a session can only use its own GPUs."),
         empty: None,
         gpus: vec![

@@ -49,6 +49,7 @@ pub fn folder(word: &Word) -> FilesPage {
         total: 10_412,
         truncated: true,
         free_bytes: 38 * GIB,
+        space: Meter { used: 962 * GIB, limit: Some(1000 * GIB), unit: Unit::Bytes, ..Meter::default() },
         writable: true,
         find: word("log"),
         sort: "name",

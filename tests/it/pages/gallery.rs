@@ -57,6 +57,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("cluster-counted", draw(&super::cluster::counted(word))),
         ("cluster-none", draw(&super::cluster::none(word))),
         ("cluster-nodes", draw(&super::machines::machines(word))),
+        ("cluster-node", draw(&super::machines::node(word))),
         ("cluster-nodes-hidden", draw(&super::machines::hidden(word))),
         ("diagnostics", draw(&super::diagnostics::list(word))),
         ("diagnostics-wrong", draw(&super::diagnostics::wrong(word))),
@@ -243,6 +244,11 @@ fn home(word: &Word) -> Home {
         invitations: vec![super::people::invitation(word, "vision", "alice")],
         meters: meters(word),
         elsewhere: Some(word("Includes 2 jobs submitted in a shell: 1 GPU, 4 cores and 8 GiB.")),
+        spaces: vec![
+            (space(word, "Home", 640), "/files".to_owned()),
+            (space(word, "isilon", 960), "/files?path=/mnt".to_owned()),
+        ],
+        silent: vec![word("scratch")],
         storage: StorageNote::new(96 * GIB, 100 * GIB, &quota::Source::read(&word("group vision"))),
         single_user: None,
         environment: None,
@@ -260,6 +266,10 @@ fn home(word: &Word) -> Home {
         has_more_jobs: true,
         ended: cards(vec![out_of_memory(word), exited, ended(word, "board", EndReason::Idle, 26 * 3600)]),
     }
+}
+
+fn space(word: &Word, name: &str, used: i64) -> Meter {
+    Meter { label: word(name), used: used * GIB, limit: Some(1000 * GIB), unit: Unit::Bytes, ..Meter::default() }
 }
 
 /// A page in the middle of a list.
@@ -281,6 +291,8 @@ fn home_empty(word: &Word) -> Home {
         ended: Vec::new(),
         meters: vec![Meter { used: 0, asked: 0, ..meters(word).remove(0) }],
         elsewhere: None,
+        spaces: Vec::new(),
+        silent: Vec::new(),
         storage: None,
         environment: Some(EnvironmentBanner::Failed {
             name: word("default"),

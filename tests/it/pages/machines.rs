@@ -67,6 +67,7 @@ pub fn machines(word: &Word) -> MachinesPage {
             partition("gpu", true),
             PartitionRow { state: state("failed", "Closed"), gpus: None, jobs: None, ..partition("long", false) },
         ],
+        calendar: Some(calendar(word)),
         reservations: vec![reservation("upgrade of the network", true), reservation("course", false)],
         nodes: Some(NodeTable {
             rows: vec![
@@ -95,5 +96,77 @@ pub fn hidden(word: &Word) -> MachinesPage {
         offers: Vec::new(),
         nodes: None,
         ..machines(word)
+    }
+}
+
+pub fn calendar(word: &Word) -> Calendar {
+    let row = |name: &str, class, x, width, to: Option<i64>| CalendarRow {
+        name: word(name),
+        state: StateBadge { class: "queued", word: "Scheduled" },
+        class,
+        from: Moment::clock(NOW.plus_seconds(3600), NOW),
+        to: to.map(|to| Moment::clock(NOW.plus_seconds(to), NOW)),
+        x,
+        width,
+    };
+    let day = |number: i64| CalendarDay { weekday: "Mon".to_owned(), date: format!("{} Nov", number + 1) };
+    Calendar {
+        days: (0..14).map(day).collect(),
+        rows: vec![
+            row("Portal maintenance", "maintenance", 400, 1000, None),
+            row("course", "reserved", 120, 50, Some(7200)),
+        ],
+        now: 40,
+    }
+}
+
+pub fn node(word: &Word) -> NodePage {
+    let meter = |label: &str, used, limit, unit| Meter {
+        field: "x",
+        label: word(label),
+        used,
+        limit: Some(limit),
+        unit,
+        ..Meter::default()
+    };
+    let tile = |label: &str, percent, holder: Option<&str>| GpuTile {
+        label: label.to_owned(),
+        model: word("NVIDIA A100-SXM4-40GB"),
+        state: StateBadge { class: "running", word: "In use" },
+        percent,
+        memory: percent.map(|_| meter("memory", 30 * GIB, 40 * GIB, Unit::Bytes)),
+        holder: holder.map(word),
+    };
+    let work = |name: Option<&str>, owner: Option<&str>, href: Option<&str>| NodeWork {
+        name: name.map(word),
+        kind: "job",
+        owner: owner.map(word),
+        size: "2 × a100 · 8 cores · 64 GiB".to_owned(),
+        since: Some(Moment::clock(NOW.plus_seconds(-3600), NOW)),
+        href: href.map(str::to_owned),
+    };
+    NodePage {
+        layout: layout(word).at(Nav::Cluster),
+        name: word("node17"),
+        cluster: word("slurm"),
+        state: StateBadge { class: "outside", word: "Draining" },
+        why: Some(word("the fan is broken")),
+        partitions: vec![word("gpu"), word("long")],
+        meters: vec![
+            meter("GPUs allocated", 3, 4, Unit::Count),
+            meter("cores allocated", 40, 64, Unit::Count),
+            meter("memory allocated", 300 * GIB, 512 * GIB, Unit::Bytes),
+        ],
+        facts: vec!["NVIDIA driver 570.86".to_owned(), "load 12.5".to_owned()],
+        gpus: vec![tile("0", Some(87), Some("alice")), tile("1", Some(3), Some("another user")), tile("", None, None)],
+        work: vec![
+            work(Some("resnet50"), None, Some("/jobs/0190")),
+            work(Some("train (12_3)"), Some("bob"), None),
+            work(None, Some("another user"), None),
+        ],
+        others: Some("3 cores · 1 GPU".to_owned()),
+        calendar: Some(calendar(word)),
+        seen: Some(Moment::ago(NOW.plus_seconds(-4), NOW)),
+        trouble: Some(word("Slurm has not listed its nodes within a few seconds")),
     }
 }

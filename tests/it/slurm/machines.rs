@@ -66,11 +66,49 @@ async fn nodes_partitions_and_offers() {
     for wanted in ["Available now", "1 × a100", "node2", "the fan is &#60;b&#62;broken&#60;/b&#62;", "Drained"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
+    // A node has a page of its own, and what leads there.
+    assert!(text.contains("href=\"/nodes/node2\""), "{text}");
+    let node = person.get(&house, "/nodes/node1").await;
+    assert_eq!(
+        (&node["node"]["cpus_held"], &node["gpus"][0]["state"], &node["gpus"][1]["state"]),
+        (&json!(3), &json!("In use"), &json!("Free")),
+        "{node}"
+    );
+    assert_eq!(node["workloads"], json!([]), "others' work is not listed");
+    let of_node = async |who: &Person, name: &str| {
+        let answer = who.request(&house, "GET", &format!("/nodes/{name}")).send().await.unwrap();
+        crate::pages::markup::one_line(&answer.text().await.unwrap())
+    };
+    let text = of_node(&person, "node1").await;
+    for part in ["partition <bdi>debug</bdi>", "jobs use 1\u{a0}GPU", "Mixed", "a100"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let text = of_node(&person, "node4").await;
+    assert!(
+        text.contains("the fan is &#60;b&#62;broken&#60;/b&#62;") && text.contains("Nothing runs on this node"),
+        "{text}"
+    );
+    let admin = house.admin();
+    let all = admin.get(&house, "/nodes/node1").await["workloads"].clone();
+    assert_eq!((all.as_array().unwrap().len(), &all[0]["session"]), (1, &Value::Null), "{all}");
+    assert_eq!(all[0]["resources"]["gpus"], json!(1), "{all}");
+    let answer = person.request(&house, "GET", "/api/v1/nodes/nowhere").send().await.unwrap();
+    assert_eq!(answer.status(), 404);
+
     // What is offered is had at once.
     let resources = offers[0]["resources"].clone();
     let id = person.start(&house, json!({ "app": "web", "resources": resources })).await;
     let session = person.state(&house, id, "running").await;
-    assert!(session["node"].as_str().is_some_and(|node| ["node2", "node3"].contains(&node)), "{session}");
+    let name = session["node"].as_str().unwrap();
+    assert!(["node2", "node3"].contains(&name), "{session}");
+    let own = eventually("it is listed on its node", async || {
+        let node = person.get(&house, &format!("/nodes/{name}")).await;
+        node["workloads"].as_array().unwrap().first().cloned()
+    })
+    .await;
+    assert_eq!((&own["session"], &own["name"]), (&session["id"], &session["name"]), "{own}");
+    let text = of_node(&person, name).await;
+    assert!(text.contains(&format!("href=\"/sessions/{id}\"")), "{text}");
     person.end(&house, id).await;
 
     // A silent controller: what was known, and since when.
@@ -133,6 +171,9 @@ async fn reservations_are_shown_and_kept() {
     }
     let text = page(&house, &person).await;
     assert!(text.contains("Reservations and maintenance") && text.contains("maint"), "{text}");
+    assert!(text.contains("Calendar of two weeks") && text.contains("<rect class=\"maintenance\""), "{text}");
+    let node = person.get(&house, "/nodes/node2").await;
+    assert_eq!(node["reservations"][0]["name"], "maint", "{node}");
 
     let ask = async |path: &str, body: Value| person.ask(&house, "POST", path, &body).await.1;
     let short = ask("/admission", json!({ "app": "web", "duration_seconds": 600 })).await;

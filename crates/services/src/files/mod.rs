@@ -7,6 +7,7 @@ mod agent_connection;
 mod agent_pool;
 mod curves;
 mod inspect;
+mod space;
 mod storage;
 mod transfer;
 mod whole_files;
@@ -33,6 +34,7 @@ use crate::{
 };
 
 pub use self::curves::{Curves, Part, SkippedFiles};
+pub use self::space::{RootSpace, SpaceState};
 pub use self::transfer::{Content, NewUpload, UploadId, Uploaded};
 pub use self::whole_files::FileContent;
 
@@ -59,6 +61,7 @@ pub struct Files {
     pub config: Config,
     desks: Mutex<HashMap<UserId, Arc<AgentPool>>>,
     reading: whole_files::ReadLimits,
+    spaces: space::Spaces,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -132,6 +135,7 @@ impl Files {
             config,
             desks: Mutex::default(),
             reading: whole_files::ReadLimits::default(),
+            spaces: space::Spaces::default(),
         })
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use lyceum_model::files::{Entry, FolderSize, ListingQuery, RawPath, SortPosition};
+use lyceum_model::files::{Entry, FolderSize, ListingQuery, RawPath, SortPosition, Space};
 
 /// The most a question or an answer may measure (bytes).
 pub const MAX_FRAME: usize = 1024 * 1024;
@@ -76,6 +76,8 @@ pub enum FilesRequest {
     Read { place: FileLocation, tag: String, from: u64, length: u64 },
     /// How much a folder holds, on its own file system. Answers `FolderSize`, and `Working` before.
     Measure { place: FileLocation },
+    /// How full its file system is. Answers `Space`.
+    Space { place: FileLocation },
     /// A folder with everything in it as a tar stream. Answers `Content`, then the content.
     Archive { place: FileLocation },
     /// What programs wrote of their training below this directory, an absolute path. Answers
@@ -110,6 +112,9 @@ pub enum FilesAnswer {
     Measured {
         measured: FolderSize,
     },
+    Space {
+        space: Space,
+    },
     Content,
     CurvesRead {
         /// Some of what could not be read, each with the reason.
@@ -140,8 +145,10 @@ pub struct Page {
     pub total: u64,
     /// There are more than anybody looks at.
     pub truncated: bool,
-    /// What the user may still write on that file system (bytes).
+    /// What the user may still write on that file system, and how large it is (bytes).
     pub free_bytes: u64,
+    #[serde(default)]
+    pub total_bytes: u64,
     pub writable: bool,
 }
 

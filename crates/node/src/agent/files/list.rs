@@ -7,7 +7,7 @@ use rustix::{
 };
 
 use super::{PortalChannel, Result, beneath, fault};
-use lyceum_model::files::{Entry, Kind, ListingQuery, RawPath, SortKey, SortPosition};
+use lyceum_model::files::{Entry, Kind, ListingQuery, RawPath, SortKey, SortPosition, Space};
 use lyceum_wire::protocol::files_agent::{Fault, Page};
 
 /// How many entries of one folder are looked at.
@@ -63,10 +63,21 @@ pub fn page(talk: &mut PortalChannel, root: &OwnedFd, path: &RawPath, wanted: &L
         // What is gone by now is not told.
         page.entries.extend(entry(root, path, &folder, mark.name));
     }
-    let space = fstatvfs(&folder)?;
-    page.free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+    let space = space_of(&folder)?;
+    (page.free_bytes, page.total_bytes) = (space.free_bytes, space.total_bytes);
     page.writable = accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok();
     Ok(page)
+}
+
+/// How full the file system of a folder is, which may be a place alone.
+pub fn space_of(folder: &OwnedFd) -> Result<Space> {
+    let facts = fstatvfs(folder)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
+    Ok(Space {
+        total_bytes: bytes(facts.f_blocks),
+        used_bytes: bytes(facts.f_blocks.saturating_sub(facts.f_bfree)),
+        free_bytes: bytes(facts.f_bavail),
+    })
 }
 
 /// An entry's place in the order; `None` for what is not wanted or is gone.

@@ -116,6 +116,10 @@ fn answer(talk: &mut PortalChannel, launch: &FilesLaunch, request: FilesRequest)
             curves(talk, std::ffi::OsString::from_vec(directory.0).into())
         }
         FilesRequest::InspectDataset { spec } => inspect::inspect(talk, &spec),
+        FilesRequest::Space { place } => {
+            let folder = beneath::reach(&open(&place)?, &place.path, rustix::fs::OFlags::DIRECTORY)?;
+            Ok(FilesAnswer::Space { space: list::space_of(&folder)? })
+        }
         FilesRequest::Measure { place } => measure::measure(talk, &open(&place)?, &place.path),
         FilesRequest::Archive { place } => {
             content::archive(talk, &open(&place)?, &place.path)?;

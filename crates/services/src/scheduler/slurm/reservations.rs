@@ -1,16 +1,13 @@
 //! Reservations, from `scontrol show reservation`: reading the answer. Which nodes one holds is a list as Slurm writes
-//! it (`node[1-3,7]`), which is taken apart here: a command for each of many reservations would keep the others waiting.
+//! it, which `lyceum_model::node_list` takes apart.
 
 use super::queue::{moment, unreadable};
-use lyceum_model::Reservation;
+use lyceum_model::{Reservation, node_list::hostnames};
 
 /// The words for all reservations, one a line.
 pub(super) fn arguments() -> Vec<String> {
     ["--oneliner", "--all", "show", "reservation"].map(str::to_owned).into()
 }
-
-/// More nodes than this has no cluster.
-const MAX_NODES: usize = 200_000;
 
 /// Reads the reservations. A line whose times are none holds nothing; what is no such line is an error, for then
 /// nothing can be said of any reservation.
@@ -54,45 +51,6 @@ fn read(line: &str) -> Result<Option<Reservation>, String> {
     }))
 }
 
-/// The names in a list as Slurm writes it, `node[1-3,07],rack[0-1]gpu[1-2]`; `None` of what is none.
-fn hostnames(list: &str) -> Option<Vec<String>> {
-    let mut depth = 0_usize;
-    let outside = |c: char| {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    };
-    let mut found = Vec::new();
-    for pattern in list.split(outside) {
-        found.extend(expand(pattern)?);
-        if MAX_NODES < found.len() {
-            return None;
-        }
-    }
-    Some(found)
-}
-
-fn expand(pattern: &str) -> Option<Vec<String>> {
-    let Some((head, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
-    let (ranges, tail) = rest.split_once(']')?;
-    let tails = expand(tail)?;
-    let mut found = Vec::new();
-    for range in ranges.split(',') {
-        let (from, to) = range.split_once('-').unwrap_or((range, range));
-        let width = from.len();
-        for number in from.parse::<u32>().ok()?..=to.parse().ok()? {
-            found.extend(tails.iter().map(|tail| format!("{head}{number:0width$}{tail}")));
-            if MAX_NODES < found.len() {
-                return None;
-            }
-        }
-    }
-    Some(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,21 +80,6 @@ mod tests {
         let half = text.get(..text.len() - 1).unwrap();
         for odd in ["what?\n", "ReservationName=x Nodes=a\n", half, &text.replace("node[1-2]", "node[1-99999999]")] {
             assert!(parse(odd).unwrap_err().starts_with("unexpected output of scontrol"), "{odd}");
-        }
-    }
-
-    #[test]
-    fn lists_of_nodes_are_taken_apart() {
-        for (list, wanted) in [
-            ("gpu1", "gpu1"),
-            ("gpu[1-3,7],login", "gpu1 gpu2 gpu3 gpu7 login"),
-            ("n[08-11]", "n08 n09 n10 n11"),
-            ("rack[0-1]n[1-2]x", "rack0n1x rack0n2x rack1n1x rack1n2x"),
-        ] {
-            assert_eq!(hostnames(list).unwrap().join(" "), wanted, "{list}");
-        }
-        for odd in ["n[1-2", "n[a-b]", "n[1-4294967295]", "n[0-999]m[0-999]", "n[]"] {
-            assert_eq!(hostnames(odd), None, "{odd}");
         }
     }
 }
