@@ -51,7 +51,7 @@ pub struct ModelView {
     /// Name of the owner.
     pub owner: String,
     pub name: String,
-    /// `classification`, `detection` or `segmentation`.
+    /// `classification`, `detection`, `segmentation`, `regression` or `reconstruction`.
     pub kind: String,
     pub network: String,
     /// Directory of the checkpoints, curves and evaluation; empty until the job is submitted.
@@ -380,13 +380,15 @@ pub async fn predictions(
     Ok(axum::Json(found))
 }
 
-/// Replaces the file of a mask by its address.
+/// Replaces the file of a mask or an output by its address.
 fn address_mask(one: &mut Prediction, model: ModelId, split: &str) {
-    if let Prediction::Segmentation(one) = one {
-        let number =
-            one.mask.as_deref().and_then(|file| file.strip_prefix("masks/")?.strip_suffix(".png")?.parse().ok());
-        one.mask = number.map(|number: u16| format!("/api/v1/models/{model}/masks/{split}/{number}"));
-    }
+    let file = match one {
+        Prediction::Segmentation(one) => &mut one.mask,
+        Prediction::Reconstruction(one) => &mut one.image,
+        _ => return,
+    };
+    let number = file.as_deref().and_then(|file| file.strip_prefix("masks/")?.strip_suffix(".png")?.parse().ok());
+    *file = number.map(|number: u16| format!("/api/v1/models/{model}/masks/{split}/{number}"));
 }
 
 /// Returns the learning rate over a training for the `learning_rate` part of a configuration.

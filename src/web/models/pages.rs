@@ -119,7 +119,11 @@ pub async fn new(
             let like = portal.models.find(user.actor(), like).await?;
             form::typed(portal.models.asked_for(user.actor(), &like, id).await?, key)
         }
-        Err(_) => ModelForm::usual(key, dataset.name.chars().take(56).collect()),
+        Err(_) => {
+            let mut form = ModelForm::usual(key, dataset.name.chars().take(56).collect());
+            form.set("task", dataset.kind.clone());
+            form
+        }
     };
     if !prefill.pretrained.is_empty() {
         form.set("network.name", form::GOES_ON.to_owned());
