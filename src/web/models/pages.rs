@@ -168,6 +168,21 @@ pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: 
     }
 }
 
+/// `POST /models/customize`: the form again, with the chosen network as the text of a custom one.
+pub async fn customize(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let id: DatasetId = form.get("dataset").parse().map_err(|_err| Error::not_found())?;
+    let mut typed = ModelForm::read(|name| form.get(name).to_owned());
+    let Some(program) = models::network_code::of(typed.value("network.name")) else {
+        let error =
+            Error::field("config.network.name", "invalid_value", "Only a built-in network can be opened as code.");
+        return refused(&portal, &user, id, typed, error).await;
+    };
+    let dataset = portal.datasets.find(user.actor(), id).await?;
+    typed.program = program;
+    typed.set("network.name", form::OWN_NETWORK.to_owned());
+    Ok(Page(new_view(&portal, &user, &dataset, typed, Vec::new())).into_response())
+}
+
 /// The form again with what is wrong with it; what is no fault of a field stays an error.
 pub async fn refused(
     portal: &Portal,

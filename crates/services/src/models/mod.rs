@@ -8,6 +8,7 @@ mod bundles;
 mod curves;
 mod evaluation;
 mod lineage;
+pub mod network_code;
 mod outputs;
 pub mod policy;
 mod precisions;
