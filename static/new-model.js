@@ -1,6 +1,6 @@
 // @ts-check
-// The form of a training: the fields of the chosen policy, the learning rate drawn as the
-// portal computes it, and a program's text in which a tab indents.
+// The form of a training: the networks of the chosen task, the fields of the chosen policy, the
+// learning rate drawn as the portal computes it, and a program's text in which a tab indents.
 
 import { $, $$ } from "./dom.js";
 
@@ -15,6 +15,19 @@ function show() {
     const policies = field.dataset.policies.split(" ").filter(Boolean);
     field.hidden = policies.length > 0 && !policies.includes(policy);
   }
+}
+
+/** The networks of the task, and its example where nobody has changed another one. */
+function choose() {
+  const task = value("task");
+  const network = form.elements.namedItem("network.name");
+  for (const option of network.options) option.hidden = option.disabled = !option.dataset.tasks.split(" ").includes(task);
+  if (network.selectedOptions[0]?.disabled) network.value = [...network.options].find((option) => !option.disabled).value;
+  const text = (template) => template.content.textContent;
+  const examples = $$("template[data-task]", form);
+  const program = $("#program", form);
+  if (!examples.some((one) => text(one).trim() === program.value.trim())) return;
+  program.value = text(examples.find((one) => one.dataset.task === task));
 }
 
 /** What is typed, as the API takes it; a field that is hidden says nothing. */
@@ -59,6 +72,7 @@ async function draw() {
 
 let timer = null;
 form.addEventListener("input", (event) => {
+  if (event.target.name === "task") choose();
   if (!event.target.name?.startsWith("learning_rate.")) return;
   if (event.target.name === "learning_rate.policy") show();
   clearTimeout(timer);
@@ -75,4 +89,5 @@ program?.addEventListener("keydown", (event) => {
   program.setRangeText("    ", program.selectionStart, program.selectionEnd, "end");
 });
 show();
+choose();
 draw();

@@ -36,6 +36,7 @@ mod long_lists;
 mod modules;
 mod monitoring;
 mod needs;
+mod networks;
 mod nodes;
 mod notifications;
 mod pages;

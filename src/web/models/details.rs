@@ -104,7 +104,8 @@ pub async fn curves(
     found.map(axum::Json).ok_or_else(|| Error::conflict(NOT_MEASURED))
 }
 
-/// Returns a predicted mask as PNG in the colours of the classes. Its address is `mask` of a prediction.
+/// Returns a predicted mask as PNG in the colours of the classes, or the output of a reconstruction. Its address is
+/// `mask` or `image` of a prediction.
 #[utoipa::path(get, path = "/models/{id}/masks/{split}/{number}", tag = "models",
     params(("id" = String, Path), ("split" = String, Path), ("number" = u16, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
@@ -120,7 +121,9 @@ pub async fn mask(
     let number = word("number").and_then(|word| word.parse().ok()).ok_or_else(Error::not_found)?;
     let model = portal.models.find(user.actor(), id).await?;
     let bytes = portal.models.mask(&user.user, &model, split, number).await?.ok_or_else(Error::not_found)?;
-    let drawn = tokio::task::spawn_blocking(move || preview::coloured(&bytes)).await.ok().flatten();
+    let is_image = model.kind == "reconstruction";
+    let draw = move || if is_image { preview::redrawn(&bytes) } else { preview::coloured(&bytes) };
+    let drawn = tokio::task::spawn_blocking(draw).await.ok().flatten();
     Ok(png(drawn.ok_or_else(Error::not_found)?))
 }
 

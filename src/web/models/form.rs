@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// The fields of the configuration that the form has.
-pub const FIELDS: [&str; 32] = [
+pub const FIELDS: [&str; 33] = [
+    "task",
     "network.name",
     "network.pretrained",
     "network.freeze",

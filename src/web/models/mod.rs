@@ -15,7 +15,7 @@ pub mod routes;
 use std::sync::Arc;
 
 use axum::{
-    extract::State,
+    extract::{Path, State},
     response::{IntoResponse, NoContent, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ use crate::{
     },
     models::{
         self, Evaluation, NewModel, Prediction, PredictionQuery, Predictions, Snapshots, TrainingProgress,
-        policy::Curve, schema,
+        network_code, policy::Curve, schema,
     },
 };
 
@@ -52,7 +52,7 @@ pub struct ModelView {
     /// Name of the owner.
     pub owner: String,
     pub name: String,
-    /// `classification`, `detection` or `segmentation`.
+    /// `classification`, `detection`, `segmentation`, `regression` or `reconstruction`.
     pub kind: String,
     pub network: String,
     /// Directory of the checkpoints, curves and evaluation; empty until the job is submitted.
@@ -388,13 +388,40 @@ pub async fn predictions(
     Ok(axum::Json(found))
 }
 
-/// Replaces the file of a mask by its address.
+/// Replaces the file of a mask or an output by its address.
 fn address_mask(one: &mut Prediction, model: ModelId, split: &str) {
-    if let Prediction::Segmentation(one) = one {
-        let number =
-            one.mask.as_deref().and_then(|file| file.strip_prefix("masks/")?.strip_suffix(".png")?.parse().ok());
-        one.mask = number.map(|number: u16| format!("/api/v1/models/{model}/masks/{split}/{number}"));
+    let file = match one {
+        Prediction::Segmentation(one) => &mut one.mask,
+        Prediction::Reconstruction(one) => &mut one.image,
+        _ => return,
+    };
+    let number = file.as_deref().and_then(|file| file.strip_prefix("masks/")?.strip_suffix(".png")?.parse().ok());
+    *file = number.map(|number: u16| format!("/api/v1/models/{model}/masks/{split}/{number}"));
+}
+
+/// A built-in network.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Network)]
+pub struct NetworkView {
+    pub name: String,
+    /// The tasks that it is for.
+    pub tasks: Vec<String>,
+    /// The Python that builds it: complete as `program` of a new model.
+    pub program: String,
+}
+
+/// Returns a built-in network as a program that can be changed and trained as a custom network.
+#[utoipa::path(get, path = "/models/networks/{name}", tag = "models", params(("name" = String, Path)),
+    responses((status = 200, body = NetworkView), (status = 404, description = "There is no such network", body = Problem)))]
+pub async fn network(_user: CurrentUser, Path(name): Path<String>) -> Result<axum::Json<NetworkView>> {
+    let program = network_code::of(&name).ok_or_else(Error::not_found)?;
+    let mut tasks: Vec<String> = Vec::new();
+    for task in ["classification", "segmentation", "detection"].iter().flat_map(|kind| models::tasks(kind)) {
+        if models::networks(task).contains(&name.as_str()) && !tasks.iter().any(|known| known == task) {
+            tasks.push((*task).to_owned());
+        }
     }
+    Ok(axum::Json(NetworkView { name, tasks, program }))
 }
 
 /// Returns the learning rate over a training for the `learning_rate` part of a configuration.

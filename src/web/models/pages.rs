@@ -128,7 +128,11 @@ pub async fn new(
             let like = portal.models.find(user.actor(), like).await?;
             form::typed(portal.models.asked_for(user.actor(), &like, id).await?, key)
         }
-        Err(_) => ModelForm::usual(key, dataset.name.chars().take(56).collect()),
+        Err(_) => {
+            let mut form = ModelForm::usual(key, dataset.name.chars().take(56).collect());
+            form.set("task", dataset.kind.clone());
+            form
+        }
     };
     if !prefill.pretrained.is_empty() {
         form.set("network.name", form::GOES_ON.to_owned());
@@ -171,6 +175,21 @@ pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: 
         Ok(made) => Ok(Redirect::to(&format!("/models/{}", made.id)).into_response()),
         Err(error) => refused(&portal, &user, id, typed, error.into()).await,
     }
+}
+
+/// `POST /models/customize`: the form again, with the chosen network as the text of a custom one.
+pub async fn customize(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let id: DatasetId = form.get("dataset").parse().map_err(|_err| Error::not_found())?;
+    let mut typed = ModelForm::read(|name| form.get(name).to_owned());
+    let Some(program) = models::network_code::of(typed.value("network.name")) else {
+        let error =
+            Error::field("config.network.name", "invalid_value", "Only a built-in network can be opened as code.");
+        return refused(&portal, &user, id, typed, error).await;
+    };
+    let dataset = portal.datasets.find(user.actor(), id).await?;
+    typed.program = program;
+    typed.set("network.name", form::OWN_NETWORK.to_owned());
+    Ok(Page(new_view(&portal, &user, &dataset, typed, Vec::new())).into_response())
 }
 
 /// The form again with what is wrong with it; what is no fault of a field stays an error.

@@ -123,6 +123,11 @@ impl AnswerPage {
         self.drawing.as_ref().is_none_or(|drawing| drawing.mask.is_none())
     }
 
+    /// Whether the answer is an image, of which nothing can be listed.
+    pub fn is_image(&self) -> bool {
+        self.drawing.as_ref().is_some_and(|drawing| drawing.picture.starts_with(&format!("{}/output-", self.api)))
+    }
+
     /// Whether some answer is shown before the slider is moved.
     pub fn has_shown(&self) -> bool {
         self.answers.iter().any(|one| !one.is_below())
@@ -138,6 +143,15 @@ pub fn drawing(
     api: &str,
     is_large: bool,
 ) -> Option<Drawing> {
+    if let Some(number) = output_of(answer) {
+        return Some(Drawing {
+            picture: format!("{api}/output-{number}"),
+            alt: format!("{}, output", path.rsplit('/').next().unwrap_or_default()),
+            width: input.width,
+            height: input.height,
+            ..Drawing::default()
+        });
+    }
     let boxes = answer["boxes"].as_array();
     let mask = answer["mask"].as_str().and_then(|file| file.strip_prefix("mask-")?.strip_suffix(".png"));
     let mask = mask.and_then(|number| number.parse::<u32>().ok());
@@ -180,6 +194,11 @@ pub fn drawing(
     })
 }
 
+/// The number of the image that a reconstruction made.
+fn output_of(answer: &Value) -> Option<u32> {
+    answer["image"].as_str()?.strip_prefix("output-")?.strip_suffix(".png")?.parse().ok()
+}
+
 /// The colours in a drawing, with the number of objects or the share of the image.
 pub fn legend(answer: &Value, classes: &[String]) -> Vec<LegendLine> {
     if let Some(shares) = answer["share"].as_object() {
@@ -219,6 +238,13 @@ pub fn said(answer: &Value) -> Vec<ScoredLabel> {
         };
         return rows("boxes").filter_map(object).collect();
     }
+    if answer["values"].is_array() {
+        let number = |row: &Value| {
+            let value = format!("{:.4}", row["value"].as_f64()?);
+            Some(ScoredLabel { value, ..share(row["output"].as_str()?, 0.0) })
+        };
+        return rows("values").filter_map(number).collect();
+    }
     rows("top").filter_map(|row| Some(share(row["class"].as_str()?, row["probability"].as_f64()?))).collect()
 }
 
@@ -257,6 +283,12 @@ mod tests {
         assert!(low.is_below() && low.value == "20.0 %");
         assert_eq!(said(&json!({"share": {"sky": 0.5}}))[0].class, "sky");
         assert!(said(&json!({"error": "not an image"})).is_empty());
+        let number = &said(&json!({"values": [{"output": "age", "value": 41.5}]}))[0];
+        assert_eq!((number.class.as_str(), number.value.as_str()), ("age", "41.5000"));
+        let input = InputView { width: 28, height: 28, channels: 1, resize: "squash".to_owned() };
+        let image = json!({"image": "output-00007.png"});
+        let drawn = drawing(&image, "/home/ada/a.png", &input, &[], "/api/v1/x", true).unwrap();
+        assert_eq!(drawn.picture, "/api/v1/x/output-7");
     }
 
     #[test]

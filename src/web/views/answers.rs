@@ -65,6 +65,13 @@ pub struct AnswerCard {
     pub error: String,
 }
 
+impl AnswerCard {
+    /// Whether the answer is an image, of which nothing is said.
+    pub fn is_image(&self) -> bool {
+        self.drawing.as_ref().is_some_and(|drawing| drawing.picture.contains("/output-"))
+    }
+}
+
 impl AnswersPage {
     pub fn new(
         layout: Layout,

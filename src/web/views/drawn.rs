@@ -76,12 +76,12 @@ pub fn colour_of(classes: &[String], class: &str) -> usize {
     classes.iter().position(|name| name == class).unwrap_or_default() % COLOURS
 }
 
-/// Returns the classes of the predictions with their colours; empty for classification, which draws none.
+/// Returns the classes of the predictions with their colours; empty where no class is drawn.
 pub fn legend_of(predictions: &[Prediction], classes: &[String]) -> Vec<LegendLine> {
     let mut named: Vec<&str> = Vec::new();
     for one in predictions {
         let classes: Vec<&str> = match one {
-            Prediction::Classification(_) => Vec::new(),
+            Prediction::Classification(_) | Prediction::Regression(_) | Prediction::Reconstruction(_) => Vec::new(),
             Prediction::Detection(one) => {
                 let found = one.boxes.iter().map(|found| found.class.as_str());
                 found.chain(one.truth.iter().map(|there| there.class.as_str())).collect()

@@ -28,6 +28,8 @@ pub struct MeasuredSplit {
     /// What was confused most often: truth, answer, how often, where the pictures are.
     pub pairs: Vec<(String, String, u64, Option<String>)>,
     pub wrong_href: Option<String>,
+    /// Whether values are predicted, of which none is simply wrong.
+    pub is_of_values: bool,
     /// Where to ask what would be answered from which confidence on.
     pub thresholds: Option<String>,
     pub plots: Plots,
@@ -54,7 +56,7 @@ pub struct HeatCell {
 }
 
 /// Measures in the order in which they are shown; others follow.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 23] = [
     "map50",
     "map50_95",
     "ap50",
@@ -72,6 +74,11 @@ const ORDER: [&str; 18] = [
     "mean_ap",
     "ap",
     "ece",
+    "r2",
+    "mae",
+    "rmse",
+    "psnr",
+    "mse",
     "loss",
 ];
 
@@ -108,6 +115,7 @@ impl MeasuredSplit {
             let path = format!("/models/{}/predictions", model?);
             Some(href(&path, [split].iter().chain(query)))
         };
+        let is_of_values = ["rmse", "psnr"].iter().any(|name| found.metrics.contains_key(*name));
         let names: Vec<String> = found.classes.iter().map(|one| one.class.clone()).collect();
         let (map, pairs) = match &found.confusion {
             Some(confusion) => drawn(confusion, &|label, predicted| {
@@ -125,7 +133,8 @@ impl MeasuredSplit {
                 _ => "",
             },
             metrics: metrics.iter().map(|(name, value)| (shown_metric(name), number(name, **value))).collect(),
-            wrong_href: address(&[("wrong", "true")]),
+            wrong_href: if is_of_values { address(&[]) } else { address(&[("wrong", "true")]) },
+            is_of_values,
             thresholds: model
                 .filter(|_| has_pictures)
                 .map(|model| format!("/api/v1/models/{model}/thresholds?split={}", found.split)),
@@ -152,6 +161,11 @@ pub fn shown_metric(name: &str) -> String {
         "ece" => "ECE",
         "iou" => "IoU",
         "f1" => "F1",
+        "r2" => "R²",
+        "mae" => "MAE",
+        "mse" => "MSE",
+        "rmse" => "RMSE",
+        "psnr" => "PSNR",
         "top5" => "top-5 accuracy",
         _ => return name.replace('_', " "),
     }

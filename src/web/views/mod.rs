@@ -107,7 +107,7 @@ pub use packages::{OverlayPanel, Packages};
 pub use people::{
     BelongingRow, NewUserForm, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
 };
-pub use plots::{Plot, PlotLine, Plots, Reliability, ReliabilityBar};
+pub use plots::{Plot, PlotLine, Plots, Reliability, ReliabilityBar, ScatterPlot};
 pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, ScalingLine, ScalingTable};
 pub use predictions::{PredictionCard, PredictionsPage};
 pub use preview::{Cell, CellOutput, Preview, TablePreview, TextPreview};

@@ -140,16 +140,40 @@ impl NewModelPage {
         self.form.value(field) == value
     }
 
+    /// What can be learnt from the dataset, and how it is called.
+    pub fn tasks(&self) -> Vec<(&'static str, &'static str)> {
+        let title =
+            |task: &&'static str| if *task == "reconstruction" { "reconstruction (autoencoder)" } else { *task };
+        models::tasks(&self.kind).iter().map(|task| (*task, title(task))).collect()
+    }
+
     /// Those by name, a program of one's own, and a model to go on from.
     pub fn networks(&self) -> Vec<(&'static str, &'static str)> {
         let others = [(OWN_NETWORK, "Custom network (Python)"), (GOES_ON, "Fine-tune a trained model")];
-        models::networks(&self.kind).into_iter().map(|name| (name, name)).chain(others).collect()
+        let mut named: Vec<&str> = Vec::new();
+        for name in models::tasks(&self.kind).iter().flat_map(|task| models::networks(task)) {
+            if !named.contains(&name) {
+                named.push(name);
+            }
+        }
+        named.into_iter().map(|name| (name, name)).chain(others).collect()
+    }
+
+    /// Which tasks a network is for.
+    pub fn tasks_of(&self, network: &str) -> String {
+        let fits = |task: &&&str| matches!(network, OWN_NETWORK | GOES_ON) || models::networks(task).contains(&network);
+        models::tasks(&self.kind).iter().filter(fits).copied().collect::<Vec<_>>().join(" ")
     }
 
     /// What stands in the program's place: what was typed, or one to begin with.
     pub fn program(&self) -> &str {
         let typed = self.form.program.as_str();
-        if typed.is_empty() { models::program::example(&self.kind) } else { typed }
+        if typed.is_empty() { models::program::example(self.form.value("task")) } else { typed }
+    }
+
+    /// A program to begin with, for each task.
+    pub fn examples(&self) -> Vec<(&'static str, &'static str)> {
+        models::tasks(&self.kind).iter().map(|task| (*task, models::program::example(task))).collect()
     }
 
     /// What a field may be.
@@ -345,6 +369,21 @@ impl ModelPage {
         listed
     }
 
+    /// How the worst images are sorted.
+    pub fn order_of_worst(&self) -> &'static str {
+        match self.row.kind.as_str() {
+            "classification" => "highest loss first",
+            "detection" => "most missed and extra boxes first",
+            "segmentation" => "lowest IoU first",
+            _ => "largest error first",
+        }
+    }
+
+    /// Whether an image is shown twice, beside what the model made of it.
+    pub fn has_pairs(&self) -> bool {
+        has_pairs(&self.row.kind)
+    }
+
     /// How far the training is, in words.
     pub fn progress_words(&self) -> String {
         let Some(progress) = self.progress else {
@@ -420,6 +459,11 @@ pub struct ModelInside {
     pub precisions: Option<PrecisionsPart>,
     /// Of a network of its owner's own.
     pub program: Option<String>,
+}
+
+/// Whether predictions of this task are drawn beside the image.
+pub(super) fn has_pairs(task: &str) -> bool {
+    !matches!(task, "classification" | "regression")
 }
 
 /// What of a configuration is told first.

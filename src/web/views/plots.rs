@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::models::{Calibration, ClassCurve, Curves};
+use crate::models::{Calibration, ClassCurve, Curves, Scatter};
 
 /// How many classes one plot shows: those with the smallest areas.
 const LINES: usize = 10;
@@ -54,6 +54,18 @@ pub struct ReliabilityBar {
 pub struct Plots {
     pub plots: Vec<Plot>,
     pub reliability: Option<Reliability>,
+    pub scatters: Vec<ScatterPlot>,
+}
+
+/// Predicted over true values of one output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScatterPlot {
+    pub output: String,
+    /// A dot for each image, as one path.
+    pub path: String,
+    pub count: usize,
+    /// The values at the five lines of the grid, from the least.
+    pub ticks: [String; 5],
 }
 
 impl Plots {
@@ -79,11 +91,12 @@ impl Plots {
         Self {
             plots: [roc, recall].into_iter().filter(|plot| !plot.lines.is_empty()).collect(),
             reliability: found.calibration.as_ref().map(reliability).filter(|found| !found.bars.is_empty()),
+            scatters: found.scatter.iter().take(LINES).filter_map(scatter).collect(),
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.plots.is_empty() && self.reliability.is_none()
+        self.plots.is_empty() && self.reliability.is_none() && self.scatters.is_empty()
     }
 }
 
@@ -113,6 +126,27 @@ fn path(x: &[f64], y: &[f64]) -> String {
     drawn
 }
 
+/// Both axes have the same range, so that the diagonal is where predictions are right.
+fn scatter(found: &Scatter) -> Option<ScatterPlot> {
+    let points = found.truth.iter().zip(&found.predicted).filter(|(x, y)| x.is_finite() && y.is_finite());
+    let points: Vec<(f64, f64)> = points.map(|(x, y)| (*x, *y)).collect();
+    let all = || points.iter().flat_map(|(x, y)| [*x, *y]);
+    let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+    if points.is_empty() {
+        return None;
+    }
+    let (least, most) = if most > least { (least, most) } else { (least - 0.5, most + 0.5) };
+    let place = |value: f64| (value - least) / (most - least) * SIDE;
+    let mut path = String::new();
+    for (x, y) in &points {
+        // A line of no length with round ends is a dot.
+        let _ = write!(path, "M{:.1} {:.1}h0", place(*x), SIDE - place(*y));
+    }
+    let tick = |at: f64| super::predictions::short(least + (most - least) * at);
+    let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(tick);
+    Some(ScatterPlot { output: found.output.clone(), path, count: points.len(), ticks })
+}
+
 fn reliability(found: &Calibration) -> Reliability {
     let bar = |bin: &crate::models::CalibrationBin| {
         let place = |value: f64| value.clamp(0.0, 1.0) * SIDE;
@@ -140,6 +174,22 @@ mod tests {
 
     fn curve(class: usize, auc: f64) -> ClassCurve {
         ClassCurve { class: class.to_string(), auc: Some(auc), ap: None, x: vec![0.0, 1.0], y: vec![0.0, 2.0] }
+    }
+
+    #[test]
+    fn a_scatter_has_the_same_range_in_both_directions() {
+        let found =
+            Scatter { output: "age".to_owned(), truth: vec![0.0, 10.0, f64::NAN], predicted: vec![5.0, 20.0, 1.0] };
+        let plot = scatter(&found).unwrap();
+        assert_eq!((plot.path.as_str(), plot.count), ("M0.0 150.0h0M100.0 0.0h0", 2));
+        assert_eq!(plot.ticks, ["0", "5", "10", "15", "20"]);
+        assert!(
+            scatter(&Scatter { truth: vec![3.0], predicted: vec![3.0], ..found })
+                .unwrap()
+                .path
+                .starts_with("M100.0 100.0")
+        );
+        assert_eq!(scatter(&Scatter::default()), None);
     }
 
     #[test]

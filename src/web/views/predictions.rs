@@ -28,6 +28,13 @@ pub struct PredictionsPage {
     pub legend: Vec<LegendLine>,
 }
 
+impl PredictionsPage {
+    /// Whether an image is shown twice, beside what the model made of it.
+    pub fn has_pairs(&self) -> bool {
+        super::models::has_pairs(&self.kind)
+    }
+}
+
 /// An image with its prediction.
 #[derive(Clone, Debug, Default)]
 pub struct PredictionCard {
@@ -39,6 +46,19 @@ pub struct PredictionCard {
     pub is_right: bool,
     /// Nothing where the dataset cannot be seen. For boxes and masks: the truth, and the prediction.
     pub drawings: Vec<Drawing>,
+    /// What the two drawings are.
+    pub sides: (&'static str, &'static str),
+}
+
+/// What the two drawings of boxes and masks are.
+const TRUTH_AND_PREDICTION: (&str, &str) = ("Ground truth", "Prediction");
+
+/// A number of four digits that count.
+pub(super) fn short(value: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "between 0 and 10")]
+    let places = (3.0 - value.abs().max(1e-6).log10().floor()).clamp(0.0, 9.0) as usize;
+    let text = format!("{value:.places$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 impl PredictionCard {
@@ -51,10 +71,37 @@ impl PredictionCard {
                 lines: vec![format!("true class: {}", one.label)],
                 is_right: one.label == one.predicted,
                 drawings: picture.map(|(drawing, _)| drawing).into_iter().collect(),
+                sides: TRUTH_AND_PREDICTION,
                 path: one.path,
             },
             Prediction::Detection(one) => Self::of_boxes(one, picture.map(|(drawing, _)| drawing), classes),
             Prediction::Segmentation(one) => Self::of_mask(one, picture),
+            Prediction::Regression(one) => Self {
+                title: format!("{} {}", one.output, short(one.predicted)),
+                value: String::new(),
+                lines: vec![format!("true value: {}, error: {}", short(one.truth), short(one.error))],
+                is_right: true,
+                drawings: picture.map(|(drawing, _)| drawing).into_iter().collect(),
+                sides: TRUTH_AND_PREDICTION,
+                path: one.path,
+            },
+            Prediction::Reconstruction(one) => {
+                let drawings = picture.map(|(drawing, _)| {
+                    let input = Drawing { alt: format!("{}, input", drawing.alt), ..drawing.clone() };
+                    let alt = format!("{}, output", drawing.alt);
+                    let output = one.image.map(|picture| Drawing { picture, alt, ..drawing });
+                    [Some(input), output].into_iter().flatten().collect()
+                });
+                Self {
+                    title: format!("PSNR {:.1} dB", one.psnr),
+                    value: String::new(),
+                    lines: vec![format!("mean squared error: {}", short(one.mse))],
+                    is_right: true,
+                    drawings: drawings.unwrap_or_default(),
+                    sides: ("Input", "Output"),
+                    path: one.path,
+                }
+            }
         }
     }
 
@@ -99,6 +146,7 @@ impl PredictionCard {
             lines: vec![format!("{} true, {shown} predicted", one.truth.len())],
             is_right: one.missed + one.extra == 0,
             drawings: drawings.unwrap_or_default(),
+            sides: TRUTH_AND_PREDICTION,
             path: one.path,
         }
     }
@@ -121,6 +169,7 @@ impl PredictionCard {
             lines: parts.iter().take(3).map(line).collect(),
             is_right: one.iou >= 0.5,
             drawings: drawings.unwrap_or_default(),
+            sides: TRUTH_AND_PREDICTION,
             path: one.path,
         }
     }
@@ -129,6 +178,30 @@ impl PredictionCard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_four_digits() {
+        for (value, text) in
+            [(0.0, "0"), (1.5, "1.5"), (41.23456, "41.23"), (123_456.7, "123457"), (-0.001_234_56, "-0.001235")]
+        {
+            assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn what_a_network_made_is_beside_its_input() {
+        let one = crate::models::ImagePrediction {
+            path: "a.png".to_owned(),
+            mse: 0.01,
+            psnr: 20.0,
+            image: Some("/api/v1/models/x/masks/val/3".to_owned()),
+        };
+        let drawing = Drawing { picture: "/seen".to_owned(), ..Drawing::default() };
+        let card = PredictionCard::new(Prediction::Reconstruction(one), Some((drawing, None)), &[]);
+        let [input, output] = &card.drawings[..] else { panic!() };
+        assert_eq!((input.picture.as_str(), output.picture.as_str()), ("/seen", "/api/v1/models/x/masks/val/3"));
+        assert_eq!((card.sides, card.title.as_str()), (("Input", "Output"), "PSNR 20.0 dB"));
+    }
     use crate::models::{ScoredBox, TrueBox};
 
     #[test]

@@ -175,6 +175,7 @@ const MATRIX: &[Row] = &[
     // What no job trains has left nothing.
     row("GET", "/api/v1/models", "", [401, 200, 200, 200, 200, 401, 401]),
     row("POST", "/api/v1/models", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("GET", "/api/v1/models/networks/{name}", "", [401, 404, 404, 404, 404, 401, 401]),
     row("POST", "/api/v1/models/learning-rate", "{}", [401, 200, 200, 200, 403, 401, 401]),
     // An id of a model is none of a job.
     row("POST", "/api/v1/models/previews", "{}", [401, 422, 422, 422, 403, 401, 401]),
@@ -205,6 +206,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/models", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/models", "a=b", [401, 404, 404, 404, 403, 401, 401]),
     row("GET", "/models/new", "", [303, 303, 303, 303, 303, 401, 303]),
+    row("POST", "/models/customize", "a=b", [401, 404, 404, 404, 403, 401, 401]),
     row("POST", "/models/preview", "a=b", [401, 404, 404, 404, 403, 401, 401]),
     row("GET", "/models/previews/{id}", "", [303, 404, 404, 404, 404, 401, 303]),
     row("GET", "/models/{id}", "", [303, 200, 404, 200, 200, 401, 303]),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 const VOID: [&str; 6] = ["br", "input", "link", "meta", "hr", "img"];
 const ELEMENTS: &str = " a article b bdi blockquote body br button caption code datalist dd del details div dl dt em fieldset figcaption figure form g h1 h2 h3 head header html image img kbd \
     input label legend li link main meta nav noscript ol option output p path pre progress rect script section select small span \
-    strong summary svg table tbody td text textarea th thead time title tr ul use ";
+    strong summary svg table tbody td template text textarea th thead time title tr ul use ";
 
 /// Returns a page with one space for each run of white space, as a browser shows its texts.
 pub fn one_line(page: &str) -> String {

@@ -7,7 +7,7 @@ use lyceum::{
     model::{ModelId, trained::ModelState},
     models::{
         Calibration, CalibrationBin, ClassCurve, ClassMeasures, Confusion, Curves, Evaluation, Precision,
-        PrecisionMeasurement, Progress, Scaled, Scaling, Snapshot, Snapshots, TrainingProgress,
+        PrecisionMeasurement, Progress, Scaled, Scaling, Scatter, Snapshot, Snapshots, TrainingProgress,
     },
     web::{page::Nav, views::*},
 };
@@ -26,6 +26,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("model-wrong", draw(&wrong(word))),
         ("model-own", draw(&own(word))),
         ("model", draw(&show(word))),
+        ("model-regression", draw(&regression(word))),
         ("model-failed", draw(&failed(word))),
         ("model-training", draw(&training(word))),
         ("model-predictions", draw(&predictions(word))),
@@ -333,7 +334,29 @@ fn card(word: &Word, (n, predicted): (usize, &str)) -> PredictionCard {
         value: "97 %".to_owned(),
         lines: vec![format!("true class: {}", word("bicycle"))],
         is_right: predicted == "bicycle",
+        sides: SIDES,
     }
+}
+
+const SIDES: (&str, &str) = ("Ground truth", "Prediction");
+
+/// Numbers in the place of classes, with the predicted over the true ones.
+fn regression(word: &Word) -> ModelPage {
+    let id: ModelId = ID.parse().unwrap();
+    let truth: Vec<f64> = (0..40).map(|n| f64::from(n % 10)).collect();
+    let predicted = truth.iter().zip(0..).map(|(value, n)| value + f64::from(n % 7 - 3) / 4.0).collect();
+    let scatter = vec![Scatter { output: word("age"), truth, predicted }];
+    let metrics =
+        [("r2", 0.93), ("mae", 0.42), ("rmse", 0.61), ("within_one", 0.9), ("loss", 0.37), ("pictures", 40.0)];
+    let found = Evaluation {
+        split: "val".to_owned(),
+        metrics: metrics.map(|(name, value)| (name.to_owned(), value)).into(),
+        ..Evaluation::default()
+    };
+    let page = show(word);
+    let splits = vec![MeasuredSplit::new(Some(id), &found, Some(&Curves { scatter, ..Curves::default() }))];
+    let kind = "regression".to_owned();
+    ModelPage { row: ModelRow { kind, ..page.row }, inside: ModelInside { splits, ..page.inside }, ..page }
 }
 
 fn colours(word: &Word) -> Vec<LegendLine> {
@@ -363,6 +386,7 @@ fn curves(word: &Word) -> Curves {
             ece: 0.0431,
             bins: [(4, 0.3), (5, 0.45), (7, 0.6), (8, 0.8), (9, 0.99)].map(bin).into(),
         }),
+        scatter: Vec::new(),
     }
 }
 
@@ -393,6 +417,7 @@ fn detections(word: &Word) -> PredictionsPage {
             title: "1 missed".to_owned(),
             lines: vec!["2 true, 1 predicted".to_owned()],
             drawings: vec![truth, found],
+            sides: SIDES,
             ..PredictionCard::default()
         }
     };

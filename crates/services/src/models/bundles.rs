@@ -22,7 +22,7 @@ use crate::{files, jobs::JobRequest, sessions::Actor};
 /// The size of a tar header (bytes), and how many entries of an archive are looked at.
 const BLOCK: u64 = 512;
 const MAX_ENTRIES: usize = 100;
-const TASKS: [&str; 3] = ["classification", "detection", "segmentation"];
+const TASKS: [&str; 5] = ["classification", "detection", "segmentation", "regression", "reconstruction"];
 
 /// The checkpoint to export.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::ToSchema)]

@@ -13,7 +13,8 @@ const MAX_CURVES: usize = 100;
 const MAX_POINTS: usize = 1000;
 const MAX_BINS: usize = 100;
 
-/// Curves of the best checkpoint on a split. Detection has only `precision_recall`, segmentation none.
+/// Curves of the best checkpoint on a split. Detection has only `precision_recall`, regression only `scatter`,
+/// segmentation and reconstruction none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = ModelCurves)]
 #[serde(default)]
@@ -23,6 +24,22 @@ pub struct Curves {
     /// For each class: x is the recall, y the precision. For detection at an `IoU` of 0.5.
     pub precision_recall: Vec<ClassCurve>,
     pub calibration: Option<Calibration>,
+    /// For each output of a regression: predicted over true values, of at most 1000 images that are evenly spaced.
+    pub scatter: Vec<Scatter>,
+}
+
+/// Predicted over true values of an output.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = ModelScatter)]
+#[serde(default)]
+pub struct Scatter {
+    /// Name of the output.
+    pub output: String,
+    /// True values.
+    #[serde(rename = "true")]
+    pub truth: Vec<f64>,
+    /// Predicted values, in the order of the true ones.
+    pub predicted: Vec<f64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -88,6 +105,12 @@ pub(super) fn curves(bytes: &[u8]) -> Option<Curves> {
             one.y.truncate(points);
         }
     }
+    found.scatter.truncate(MAX_CURVES);
+    for one in &mut found.scatter {
+        let points = one.truth.len().min(one.predicted.len()).min(MAX_POINTS);
+        one.truth.truncate(points);
+        one.predicted.truncate(points);
+    }
     if let Some(calibration) = &mut found.calibration {
         calibration.bins.truncate(MAX_BINS);
     }
@@ -108,6 +131,8 @@ mod tests {
         assert_eq!((&*found.roc[0].x, &*found.roc[0].y), (&[0.0, 0.5][..], &[0.0, 1.0][..]));
         assert_eq!(found.calibration.unwrap().bins[0].count, 3);
         assert!(found.precision_recall.is_empty());
+        let found = curves(br#"{"scatter": [{"output": "value", "true": [1, 2], "predicted": [1.5]}]}"#).unwrap();
+        assert_eq!((&*found.scatter[0].truth, &*found.scatter[0].predicted), (&[1.0][..], &[1.5][..]));
         assert_eq!(curves(b"{"), None);
     }
 }

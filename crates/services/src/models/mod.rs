@@ -8,6 +8,8 @@ mod bundles;
 mod curves;
 mod evaluation;
 mod lineage;
+pub mod network_code;
+mod outputs;
 pub mod policy;
 mod precisions;
 mod prediction;
@@ -38,9 +40,10 @@ use crate::{
 
 pub use artifacts::{Answer, ClassMeasures, Confusion, Evaluation, SPLITS, Snapshot, Snapshots};
 pub use bundles::{NewExport, NewImport, export_folder};
-pub use curves::{Calibration, CalibrationBin, ClassCurve, Curves};
+pub use curves::{Calibration, CalibrationBin, ClassCurve, Curves, Scatter};
 pub use evaluation::{Layer, Layers, Thresholds};
 pub use lineage::Lineage;
+pub use outputs::{ImagePrediction, NumberPrediction};
 pub use precisions::{NewPrecisions, Precision, PrecisionMeasurement, Precisions};
 pub use prediction::{NewTest, Picture, PredictionState, Progress, TrainingProgress};
 pub use predictions::{
@@ -49,7 +52,7 @@ pub use predictions::{
 };
 pub use preview::{Preview, Sample, Side};
 use request::Checked;
-pub use request::{NewModel, networks};
+pub use request::{NewModel, networks, tasks};
 pub use scaling::{Scaled, Scaling};
 
 /// What the service is made of.
@@ -119,7 +122,7 @@ impl Models {
             owner: user.id,
             owner_name: user.name.to_string(),
             name,
-            kind: dataset.kind.clone(),
+            kind: config["task"].as_str().unwrap_or(&dataset.kind).to_owned(),
             network: request::network(&config),
             directory: String::new(),
             dataset: Some(dataset.id),

@@ -72,17 +72,21 @@ pub enum Picture {
     GradCam,
     /// The predicted mask of an image of the request, by its number.
     Mask(u32),
+    /// What a reconstruction made of an image of the request, by its number.
+    Output(u32),
     /// The maps of a layer, by its number.
     Layer(u16),
 }
 
 impl Picture {
-    /// By its word in addresses: `seen`, `grad-cam`, `mask-` and an image's number, or a layer's number.
+    /// By its word in addresses: `seen`, `grad-cam`, `mask-` or `output-` and an image's number, or a layer's number.
     pub fn parse(word: &str) -> Option<Self> {
+        let of_image = |number: &str| number.parse().ok().filter(|at| *at < 100_000);
         match word {
             "seen" => Some(Self::Seen),
             "grad-cam" => Some(Self::GradCam),
-            mask if mask.starts_with("mask-") => mask[5..].parse().ok().filter(|at| *at < 100_000).map(Self::Mask),
+            mask if mask.starts_with("mask-") => of_image(&mask[5..]).map(Self::Mask),
+            output if output.starts_with("output-") => of_image(&output[7..]).map(Self::Output),
             number => number.parse().ok().filter(|layer| *layer < 1000).map(Self::Layer),
         }
     }
@@ -92,6 +96,7 @@ impl Picture {
             Self::Seen => "inspection/picture.png".to_owned(),
             Self::GradCam => "inspection/grad-cam.png".to_owned(),
             Self::Mask(number) => format!("result/mask-{number:05}.png"),
+            Self::Output(number) => format!("result/output-{number:05}.png"),
             Self::Layer(number) => format!("inspection/activations/{number:03}.png"),
         }
     }
@@ -354,6 +359,7 @@ mod tests {
             ("seen", "inspection/picture.png"),
             ("grad-cam", "inspection/grad-cam.png"),
             ("mask-12", "result/mask-00012.png"),
+            ("output-3", "result/output-00003.png"),
             ("7", "inspection/activations/007.png"),
         ] {
             assert_eq!(Picture::parse(word).unwrap().file(), file);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Models, Result,
     artifacts::{MAX_MEASURES_LENGTH, MAX_PREDICTIONS_LENGTH},
+    outputs::{ImagePrediction, NumberPrediction, reconstructed, regressed},
 };
 use lyceum_model::{
     Model, User,
@@ -35,6 +36,8 @@ pub enum Prediction {
     Classification(ClassPrediction),
     Detection(BoxPrediction),
     Segmentation(MaskPrediction),
+    Regression(NumberPrediction),
+    Reconstruction(ImagePrediction),
 }
 
 /// The class of an image.
@@ -145,6 +148,8 @@ impl Prediction {
             Self::Classification(one) => &one.path,
             Self::Detection(one) => &one.path,
             Self::Segmentation(one) => &one.path,
+            Self::Regression(one) => &one.path,
+            Self::Reconstruction(one) => &one.path,
         }
     }
 }
@@ -153,7 +158,7 @@ impl Prediction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, utoipa::ToSchema)]
 #[schema(as = ModelPredictions)]
 pub struct Predictions {
-    /// Predictions, the worst first: by loss, by the number of missed and extra boxes, or by `IoU`.
+    /// Predictions, the worst first: by loss, by the number of missed and extra boxes, by `IoU`, or by error.
     pub items: Vec<Prediction>,
     /// Number of predictions that match the filter.
     pub total: usize,
@@ -191,6 +196,8 @@ impl Models {
         let parse = move |bytes: &[u8]| match task.as_str() {
             "detection" => detected(bytes, &boxes[0], &boxes[1], &wanted),
             "segmentation" => segmented(bytes, &wanted),
+            "regression" => regressed(bytes, &wanted),
+            "reconstruction" => reconstructed(bytes, &wanted),
             _ => classified(bytes, &wanted),
         };
         let found = self.files.parse(bytes, parse).await?;
@@ -205,7 +212,7 @@ impl Models {
         Ok(listed)
     }
 
-    /// Returns a stored mask of a split: a PNG whose values are the classes.
+    /// Returns a stored mask of a split: a PNG whose values are the classes; or the stored output of a reconstruction.
     pub async fn mask(&self, user: &User, model: &Model, split: &str, number: u16) -> Result<Option<Vec<u8>>> {
         let found = self.read(user, model, &format!("eval/{split}/masks/{number:03}.png"), MAX_MASK_LENGTH).await?;
         Ok(found.map(FileContent::into_bytes))
@@ -213,7 +220,7 @@ impl Models {
 }
 
 /// Returns the mistakes of a `worst.json`; what is right is left out.
-fn worst(bytes: &[u8], task: &str) -> Vec<Prediction> {
+pub(super) fn worst(bytes: &[u8], task: &str) -> Vec<Prediction> {
     let rows: Vec<serde_json::Value> = serde_json::from_slice(bytes).unwrap_or_default();
     let read = |row: serde_json::Value| match task {
         "detection" => serde_json::from_value(row)
@@ -221,6 +228,8 @@ fn worst(bytes: &[u8], task: &str) -> Vec<Prediction> {
             .filter(|one: &BoxPrediction| one.missed + one.extra > 0)
             .map(Prediction::Detection),
         "segmentation" => serde_json::from_value(row).ok().map(Prediction::Segmentation),
+        "regression" => serde_json::from_value(row).ok().map(Prediction::Regression),
+        "reconstruction" => serde_json::from_value(row).ok().map(Prediction::Reconstruction),
         _ => serde_json::from_value(row)
             .ok()
             .filter(|one: &ClassPrediction| one.label != one.predicted)
@@ -230,28 +239,28 @@ fn worst(bytes: &[u8], task: &str) -> Vec<Prediction> {
 }
 
 /// A table whose first record names its columns.
-struct Table<'a> {
+pub(super) struct Table<'a> {
     columns: Vec<String>,
     records: Records<'a>,
     record: Record,
 }
 
 impl<'a> Table<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         let (mut records, mut record) = (Records::new(bytes, MAX_COLUMNS), Record::default());
         records.next(&mut record);
         Self { columns: record.fields().map(str::to_owned).collect(), records, record }
     }
 
-    fn next(&mut self) -> bool {
+    pub(super) fn next(&mut self) -> bool {
         self.records.next(&mut self.record)
     }
 
-    fn text(&self, column: &str) -> &str {
+    pub(super) fn text(&self, column: &str) -> &str {
         self.columns.iter().position(|name| name == column).map_or("", |at| self.record.get(at))
     }
 
-    fn number(&self, column: &str) -> f64 {
+    pub(super) fn number(&self, column: &str) -> f64 {
         number(self.text(column))
     }
 
@@ -271,7 +280,7 @@ fn number(text: &str) -> f64 {
 }
 
 /// Keeps the numbers of the worst rows while a table is read, the worst first at the end.
-struct Worst {
+pub(super) struct Worst {
     /// How bad, its path, and the number of the row.
     kept: Vec<(f64, String, usize)>,
     limit: usize,
@@ -279,11 +288,11 @@ struct Worst {
 }
 
 impl Worst {
-    fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Self { kept: Vec::new(), limit, total: 0 }
     }
 
-    fn take(&mut self, badness: f64, path: &str, row: usize) {
+    pub(super) fn take(&mut self, badness: f64, path: &str, row: usize) {
         self.total += 1;
         self.kept.push((badness, path.to_owned(), row));
         if 2 * self.limit <= self.kept.len() {
@@ -304,7 +313,7 @@ impl Worst {
 }
 
 /// Reads the rows that were chosen, in the order of their ranks.
-fn chosen(bytes: &[u8], mut worst: Worst, read: impl Fn(&Table<'_>) -> Prediction) -> Predictions {
+pub(super) fn chosen(bytes: &[u8], mut worst: Worst, read: impl Fn(&Table<'_>) -> Prediction) -> Predictions {
     let ranks = worst.ranks();
     let (mut table, mut row) = (Table::new(bytes), 0);
     let mut found: Vec<Option<Prediction>> = vec![None; ranks.len()];

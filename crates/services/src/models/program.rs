@@ -17,6 +17,8 @@ pub fn example(kind: &str) -> &'static str {
     match kind {
         "segmentation" => include_str!("../../../../trainer/examples/segmentation.py"),
         "detection" => include_str!("../../../../trainer/examples/detection.py"),
+        "regression" => include_str!("../../../../trainer/examples/regression.py"),
+        "reconstruction" => include_str!("../../../../trainer/examples/reconstruction.py"),
         _ => include_str!("../../../../trainer/examples/classification.py"),
     }
 }

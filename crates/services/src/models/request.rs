@@ -17,7 +17,7 @@ const MAX_CONFIG_LENGTH: usize = 32 * 1024;
 /// How long a training may take unless somebody says, or their limits or the cluster say less (seconds).
 const DEFAULT_TIME: i64 = 8 * 3600;
 /// What the portal says itself.
-const RESERVED: [&str; 4] = ["name", "output", "data", "task"];
+const RESERVED: [&str; 3] = ["name", "output", "data"];
 
 /// A training to start.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
@@ -28,11 +28,13 @@ pub struct NewModel {
     /// The dataset. It must be visible to you, and your account must be able to read its directory.
     #[schema(value_type = String, format = "uuid")]
     pub dataset: DatasetId,
-    /// The trainer's configuration (docs/trainer.md) without `name`, `output`, `data` and `task`.
+    /// The trainer's configuration (docs/trainer.md) without `name`, `output` and `data`. `task` is the kind of the
+    /// dataset, or `reconstruction`, or for a dataset for classification `regression`.
     #[serde(default)]
     #[schema(value_type = Object, required = false)]
     pub config: Value,
-    /// A custom network in Python that defines `network(x, classes)`, at most 16 KiB. Replaces `config.network`.
+    /// A custom network in Python that defines `network(x, classes)`, and optionally its loss and metrics, at most 16 KiB.
+    /// Replaces `config.network`.
     #[serde(default)]
     pub program: Option<String>,
     /// The environment. It must contain Keras and a backend. Default: `default`.
@@ -53,14 +55,26 @@ pub struct NewModel {
     pub time_limit_seconds: Option<i64>,
 }
 
-/// The networks for a kind of dataset, the trainer's usual one first.
-pub fn networks(kind: &str) -> Vec<&'static str> {
-    let of_kind = |name: &&str| match kind {
+/// The tasks that a kind of dataset has what it takes for, its own first.
+pub fn tasks(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "segmentation" => &["segmentation", "reconstruction"],
+        "detection" => &["detection", "reconstruction"],
+        _ => &["classification", "regression", "reconstruction"],
+    }
+}
+
+/// The networks for a task, the trainer's usual one first.
+pub fn networks(task: &str) -> Vec<&'static str> {
+    if task == "reconstruction" {
+        return vec!["autoencoder", "u-net"];
+    }
+    let of_task = |name: &&str| match task {
         "segmentation" => *name == "u-net",
         "detection" => *name == "centres",
-        _ => !matches!(*name, "u-net" | "centres"),
+        _ => !matches!(*name, "u-net" | "centres" | "autoencoder"),
     };
-    schema::words("network.name").into_iter().filter(of_kind).collect()
+    schema::words("network.name").into_iter().filter(of_task).collect()
 }
 
 /// A request without faults.
@@ -89,15 +103,21 @@ pub(super) fn check(dataset: &Dataset, new: NewModel) -> Result<Checked, Vec<Fie
         }
         fields.insert("name".to_owned(), json!(name));
         fields.insert("output".to_owned(), json!("."));
-        fields.insert("task".to_owned(), json!(dataset.kind));
+        fields.entry("task").or_insert_with(|| json!(dataset.kind));
         fields.insert("data".to_owned(), json!({"kind": "dataset", "path": dataset.directory}));
     }
     faults.extend(schema::faults(&config, "config"));
     let program =
         new.program.and_then(|text| program::check(&text, &mut config).map_err(|fault| faults.push(fault)).ok());
+    let task = config["task"].as_str().unwrap_or(&dataset.kind).to_owned();
+    if !tasks(&dataset.kind).contains(&task.as_str()) && faults.is_empty() {
+        let message =
+            format!("For a dataset for {}, must be one of {}.", dataset.kind, tasks(&dataset.kind).join(", "));
+        faults.push(FieldError::new("config.task", "invalid_value", message));
+    }
     let named = config["network"]["name"].as_str();
-    if named.is_some_and(|name| !networks(&dataset.kind).contains(&name)) && faults.is_empty() {
-        let message = format!("For {}, must be one of {}.", dataset.kind, networks(&dataset.kind).join(", "));
+    if named.is_some_and(|name| !networks(&task).contains(&name)) && faults.is_empty() {
+        let message = format!("For {task}, must be one of {}.", networks(&task).join(", "));
         faults.push(FieldError::new("config.network.name", "invalid_value", message));
     }
     let usual = Resources { cpus: 2, memory_bytes: 4 << 30, ..Resources::default() };
@@ -305,6 +325,8 @@ mod tests {
         assert_eq!(fields, ["name", "config.output", "config.epochs", "config.optimizer.name"]);
         let asked = new(&json!({"network": {"name": "u-net"}}));
         assert_eq!(check(&dataset("detection"), asked).unwrap_err()[0].field, "config.network.name");
+        let asked = new(&json!({"task": "regression"}));
+        assert_eq!(check(&dataset("detection"), asked).unwrap_err()[0].field, "config.task");
         assert_eq!(check(&dataset("detection"), new(&json!(3))).unwrap_err()[0].field, "config");
     }
 
@@ -313,8 +335,25 @@ mod tests {
         for (kind, usual) in [("classification", "lenet"), ("segmentation", "u-net"), ("detection", "centres")] {
             let Checked { config, size, .. } = check(&dataset(kind), new(&Value::Null)).unwrap();
             assert_eq!(network(&config), usual);
+            assert_eq!(config["task"], kind);
             assert_eq!((size.environment.as_deref(), size.resources.unwrap().cpus), (Some("default"), 2));
         }
+    }
+
+    /// Labels can be numbers, and any image can be its own truth.
+    #[test]
+    fn other_tasks_of_a_dataset() {
+        for (kind, task, usual) in [
+            ("classification", "regression", "lenet"),
+            ("classification", "reconstruction", "autoencoder"),
+            ("segmentation", "reconstruction", "autoencoder"),
+        ] {
+            let Checked { config, .. } = check(&dataset(kind), new(&json!({"task": task}))).unwrap();
+            assert_eq!((&config["task"], network(&config).as_str()), (&json!(task), usual));
+        }
+        let asked = new(&json!({"task": "reconstruction", "network": {"name": "lenet"}}));
+        let fault = check(&dataset("classification"), asked).unwrap_err().remove(0);
+        assert!(fault.field == "config.network.name" && fault.message.contains("autoencoder"), "{fault:?}");
     }
 
     /// Several GPUs are all used, and what cannot be shared out is told before anything runs.

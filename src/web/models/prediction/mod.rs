@@ -198,7 +198,10 @@ fn table_text(images: &[Value]) -> String {
         let of_list =
             rows.map(|row| (row["class"].as_str().unwrap_or_default().to_owned(), row["probability"].to_string()));
         let shares = image["share"].as_object().into_iter().flatten();
-        of_list.chain(shares.map(|(class, share)| (class.clone(), share.to_string()))).collect()
+        let values = image["values"].as_array().into_iter().flatten();
+        let values =
+            values.map(|row| (row["output"].as_str().unwrap_or_default().to_owned(), row["value"].to_string()));
+        of_list.chain(shares.map(|(class, share)| (class.clone(), share.to_string()))).chain(values).collect()
     };
     let rows: Vec<_> = images.iter().map(|image| (image, named(image))).collect();
     let pairs = rows.iter().map(|(_, named)| named.len()).max().unwrap_or_default();
@@ -386,8 +389,8 @@ fn test_id(parameters: &RawPathParams) -> Result<ModelTestId> {
     text.and_then(|text| text.parse().ok()).ok_or_else(Error::not_found)
 }
 
-/// Returns a drawing of a result as PNG: `seen`, `grad-cam`, `mask-` with the number of an image from 0, or the
-/// activation maps of the layer with this number.
+/// Returns a drawing of a result as PNG: `seen`, `grad-cam`, `mask-` or `output-` with the number of an image from 0, or
+/// the activation maps of the layer with this number.
 #[utoipa::path(get, path = "/models/{id}/tests/{test}/{drawing}", tag = "models",
     params(("id" = String, Path), ("test" = String, Path), ("drawing" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
