@@ -181,6 +181,7 @@ test("a job that follows another one says for whom it waits, and that it never w
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "afterwards" }).waitFor();
   await page.locator("#sentence").getByText("Waiting for ‘prepare’ to succeed.").waitFor();
+  await page.getByRole("navigation", { name: "Job" }).getByRole("link", { name: "Config" }).click();
   await main().getByRole("link", { name: "prepare" }).waitFor();
   await check("job-waits-for-another");
   await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });

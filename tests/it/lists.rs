@@ -26,8 +26,8 @@ fn names(page: &str) -> Vec<&str> {
 
 /// The address behind the head of a column, and what it says of the order.
 fn head<'a>(page: &'a str, label: &str) -> (&'a str, &'a str) {
-    let heads = page.split("<th ").skip(1).map(|head| head.split("</th>").next().unwrap());
-    let head = heads.into_iter().find(|head| head.ends_with(&format!(">{label}</a>"))).unwrap();
+    let mut heads = page.split("<th ").skip(1).map(|head| head.split("</th>").next().unwrap());
+    let head = heads.find(|head| head.ends_with(&format!(">{label}</a>"))).unwrap();
     let between = |begin: &str| head.split(begin).nth(1).map_or("", |rest| rest.split('"').next().unwrap());
     (between("href=\""), between("aria-sort=\""))
 }

@@ -267,15 +267,17 @@ async fn a_filtered_list_is_read_by_its_index() {
     }
 }
 
+/// The greatest first, from a value on.
+fn sort(columns: &'static [SortColumn], name: &str, after: Option<&'static str>) -> Option<SortBy<'static>> {
+    let column = columns.iter().find(|column| column.name == name).unwrap();
+    Some(SortBy { column, is_descending: true, after })
+}
+
 /// A list in the order of a column is read in that order, from where a page begins.
 #[tokio::test]
 async fn a_sorted_list_is_read_in_its_order() {
     let directory = tempfile::tempdir().unwrap();
     let db = Db::open(&Config::default(), directory.path()).await.unwrap();
-    fn sort(columns: &'static [SortColumn], name: &str, after: Option<&'static str>) -> Option<SortBy<'static>> {
-        let column = columns.iter().find(|column| column.name == name).unwrap();
-        Some(SortBy { column, is_descending: true, after })
-    }
     let owner = Some(UserId::new());
     let (job, one) = (JobFilter { limit: 50, ..JobFilter::default() }, SessionId::new());
     let listed = Filter { limit: 50, sessions_only: true, before: Some(one), ..Filter::default() };
