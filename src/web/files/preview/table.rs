@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn as_programs_write_it() {
         assert_eq!(shown("a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\r\n3\n"), "a|b/1|x, \"y\" z/3|");
-        assert_eq!(shown("a;b,c\n1;2\n"), "a|b,c/1|2");
+        assert_eq!(shown("a;b;c,d\n1;2;3\n"), "a|b|c,d/1|2|3");
         assert_eq!(shown("a\tb\n1\t2"), "a|b/1|2");
         assert_eq!(parse("only words", false, true), None);
         let part = parse("a,b\n1,2\n3,", false, false).unwrap();

@@ -56,7 +56,7 @@ mod tests {
     fn what_is_text() {
         assert_eq!(decoded("ä".as_bytes(), true).as_deref(), Some("ä"));
         assert_eq!(decoded(&"aä".as_bytes()[..2], false).as_deref(), Some("a"), "cut within a character");
-        assert_eq!(decoded(b"gr\xfc\xdfe aus der Kueche, und so weiter", true).is_some(), true);
+        assert!(decoded(b"gr\xfc\xdfe aus der Kueche, und so weiter", true).is_some());
         assert_eq!(decoded(b"\x80\x81", true), None);
         assert_eq!(decoded(b"\xef\xbb\xbfa", true).as_deref(), Some("a"));
     }
