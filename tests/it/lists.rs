@@ -151,7 +151,7 @@ async fn the_parts_of_a_job_have_addresses() {
         ("?tab=metrics", &["data-charts", "<noscript>"]),
         ("?tab=log", &["Find in the log", "final"]),
         ("?tab=system", &["data-part=\"hardware\"", "Size"]),
-        ("?tab=config", &["Command", "<code>A</code>", "Copy the ID", "Environment"]),
+        ("?tab=config", &["Command", "<code>A</code>", "Copy the ID", "Details"]),
     ] {
         let page = page(&browser, &format!("/jobs/{id}{tab}")).await;
         // What one looks for first is on each of them.

@@ -268,9 +268,9 @@ async fn a_filtered_list_is_read_by_its_index() {
 }
 
 /// The greatest first, from a value on.
-fn sort(columns: &'static [SortColumn], name: &str, after: Option<&'static str>) -> Option<SortBy<'static>> {
+fn sort(columns: &'static [SortColumn], name: &str, after: Option<&'static str>) -> SortBy<'static> {
     let column = columns.iter().find(|column| column.name == name).unwrap();
-    Some(SortBy { column, is_descending: true, after })
+    SortBy { column, is_descending: true, after }
 }
 
 /// A list in the order of a column is read in that order, from where a page begins.
@@ -289,7 +289,7 @@ async fn a_sorted_list_is_read_in_its_order() {
         ("gpus", "attempts_owner_gpus (owner=?", "attempts_gpus ("),
     ] {
         for after in [None, Some("1")] {
-            let sort = sort(&jobs::SORT_COLUMNS, name, after);
+            let sort = Some(sort(&jobs::SORT_COLUMNS, name, after));
             asked.push((jobs::list(&db, &JobFilter { owner, sort, ..job }, true, false), own, true));
             let of_all = jobs::list(&db, &JobFilter { sort, ..job }, true, false);
             asked.push((of_all, everybodys, after.is_some()));
@@ -302,7 +302,7 @@ async fn a_sorted_list_is_read_in_its_order() {
         ("gpus", "sessions_owner_gpus (owner=?", "sessions_gpus ("),
     ] {
         for after in [None, Some("1")] {
-            let sort = sort(&sessions::SORT_COLUMNS, name, after);
+            let sort = Some(sort(&sessions::SORT_COLUMNS, name, after));
             asked.push((sessions::list(&db, &Filter { owner, sort, ..listed }), own, true));
             asked.push((sessions::list(&db, &Filter { sort, ..listed }), everybodys, after.is_some()));
         }
@@ -312,7 +312,7 @@ async fn a_sorted_list_is_read_in_its_order() {
         ("tasks", "sweeps_owner_tasks (owner=?", "sweeps_tasks ("),
     ] {
         for after in [None, Some("1")] {
-            let sort = sort(&sweeps::SORT_COLUMNS, name, after);
+            let sort = Some(sort(&sweeps::SORT_COLUMNS, name, after));
             asked.push((sweeps::list(&sweeps::SweepFilter { owner, sort, ..swept }), own, true));
             asked.push((sweeps::list(&sweeps::SweepFilter { sort, ..swept }), everybodys, after.is_some()));
         }
@@ -325,7 +325,7 @@ async fn a_sorted_list_is_read_in_its_order() {
         assert!(!is_searched || !plan.contains("SCAN"), "{sql}\n{plan}");
     }
     let reader = Some(UserId::new());
-    let shared = JobFilter { reader, sort: sort(&jobs::SHARED_SORT_COLUMNS, "name", Some("1")), ..job };
+    let shared = JobFilter { reader, sort: Some(sort(&jobs::SHARED_SORT_COLUMNS, "name", Some("1"))), ..job };
     let plan = plan(&db, &jobs::list(&db, &shared, true, false)).await;
     let scans = plan.lines().filter(|step| step.contains("SCAN") && !step.contains("SCAN part"));
     assert_eq!(scans.collect::<Vec<_>>(), Vec::<&str>::new(), "{plan}");

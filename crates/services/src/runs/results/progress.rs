@@ -97,8 +97,8 @@ fn extent(digest: &Digest) -> Option<Extent> {
     let Some(epochs) = first(&digest.params, &EPOCHS) else {
         return by_step(None).or_else(|| epochs_alone(None));
     };
-    let counter = digest.metrics.values().filter(|metric| last_part(&metric.tag) == "epoch");
-    let counted = counter.filter_map(|metric| metric.last).find(|(epoch, step)| *epoch > 0.0 && *step > 0);
+    let epoch_curves = digest.metrics.values().filter(|metric| last_part(&metric.tag) == "epoch");
+    let counted = epoch_curves.filter_map(|metric| metric.last).find(|(epoch, step)| *epoch > 0.0 && *step > 0);
     if let Some((epoch, step)) = counted {
         return by_step(whole(as_float(step) / epoch * as_float(epochs)));
     }
