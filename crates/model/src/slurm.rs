@@ -188,31 +188,30 @@ mod tests {
         choices().faults(options).into_iter().map(|fault| format!("{} {}", fault.field, fault.code)).collect()
     }
 
-    fn some(value: &str) -> Option<String> {
-        Some(value.to_owned())
-    }
-
     #[test]
     fn what_may_be_chosen_is_accepted() {
         let options = SlurmOptions {
-            partition: some("gpu,debug"),
-            account: some("LAB"),
-            qos: some("normal"),
-            constraint: some("[a100|nvlink*2]&a100"),
+            partition: Some("gpu,debug".to_owned()),
+            account: Some("LAB".to_owned()),
+            qos: Some("normal".to_owned()),
+            constraint: Some("[a100|nvlink*2]&a100".to_owned()),
             ..SlurmOptions::default()
         };
         assert_eq!(faults(&options), [""; 0]);
-        assert!(SlurmChoices::default().faults(&SlurmOptions { qos: some("x"), ..options }).is_empty(), "unknown");
+        assert!(
+            SlurmChoices::default().faults(&SlurmOptions { qos: Some("x".to_owned()), ..options }).is_empty(),
+            "unknown"
+        );
     }
 
     #[test]
     fn each_fault_has_its_field() {
         let options = SlurmOptions {
-            partition: some("gpu,secret"),
-            account: some("other lab"),
-            qos: some("--uid=0"),
-            reservation: some("course"),
-            constraint: some("h100"),
+            partition: Some("gpu,secret".to_owned()),
+            account: Some("other lab".to_owned()),
+            qos: Some("--uid=0".to_owned()),
+            reservation: Some("course".to_owned()),
+            constraint: Some("h100".to_owned()),
         };
         assert_eq!(
             faults(&options),
@@ -228,13 +227,16 @@ mod tests {
         assert_eq!(message, "`secret` is not available to you; you can choose `debug`, `gpu`");
         let fixed = SlurmChoices { account: Choice::Fixed("the charged group decides"), ..choices() };
         assert_eq!(fixed.objection("account", "lab"), Some(("not_available", "the charged group decides".to_owned())));
-        let options = SlurmOptions { account: some("lab"), qos: some("long"), ..SlurmOptions::default() };
+        let options =
+            SlurmOptions { account: Some("lab".to_owned()), qos: Some("long".to_owned()), ..SlurmOptions::default() };
         assert_eq!(faults(&options), ["slurm.qos not_allowed"], "of another account");
     }
 
     #[test]
     fn blanks_are_nothing() {
-        let options = SlurmOptions { partition: some(" gpu "), qos: some("  "), ..SlurmOptions::default() }.trimmed();
+        let options =
+            SlurmOptions { partition: Some(" gpu ".to_owned()), qos: Some("  ".to_owned()), ..SlurmOptions::default() }
+                .trimmed();
         assert_eq!(options.chosen().collect::<Vec<_>>(), [("partition", "gpu")]);
         assert!(SlurmOptions::default().is_empty());
     }

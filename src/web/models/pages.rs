@@ -123,16 +123,13 @@ pub async fn new(
     };
     let dataset = portal.datasets.find(user.actor(), id).await?;
     let key = uuid::Uuid::new_v4().simple().to_string();
-    let mut form = match prefill.like.parse::<ModelId>() {
-        Ok(like) => {
-            let like = portal.models.find(user.actor(), like).await?;
-            form::typed(portal.models.asked_for(user.actor(), &like, id).await?, key)
-        }
-        Err(_) => {
-            let mut form = ModelForm::usual(key, dataset.name.chars().take(56).collect());
-            form.set("task", dataset.kind.clone());
-            form
-        }
+    let mut form = if let Ok(like) = prefill.like.parse::<ModelId>() {
+        let like = portal.models.find(user.actor(), like).await?;
+        form::typed(portal.models.asked_for(user.actor(), &like, id).await?, key)
+    } else {
+        let mut form = ModelForm::usual(key, dataset.name.chars().take(56).collect());
+        form.set("task", dataset.kind.clone());
+        form
     };
     if !prefill.pretrained.is_empty() {
         form.set("network.name", form::GOES_ON.to_owned());

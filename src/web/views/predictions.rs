@@ -55,7 +55,7 @@ const TRUTH_AND_PREDICTION: (&str, &str) = ("Ground truth", "Prediction");
 
 /// A number of four digits that count.
 pub(super) fn short(value: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "between 0 and 10")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 9")]
     let places = (3.0 - value.abs().max(1e-6).log10().floor()).clamp(0.0, 9.0) as usize;
     let text = format!("{value:.places$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

@@ -25,18 +25,18 @@ async fn paged<I: Copy + PartialEq + std::fmt::Debug>(
     is_descending: bool,
     list: impl AsyncFn(SortBy<'_>, Option<I>, i64) -> Vec<(I, String)>,
 ) -> Vec<I> {
-    let whole = list(SortBy { column, is_descending, after: None }, None, 100).await;
+    let entire = list(SortBy { column, is_descending, after: None }, None, 100).await;
     let mut found: Vec<(I, String)> = Vec::new();
     loop {
         let last = found.last().cloned();
         let after = last.as_ref().map(|(_, value)| value.as_str());
-        let page = list(SortBy { column, is_descending, after }, last.as_ref().map(|(id, _)| *id), 2).await;
-        if page.is_empty() {
+        let next = list(SortBy { column, is_descending, after }, last.as_ref().map(|(id, _)| *id), 2).await;
+        if next.is_empty() {
             break;
         }
-        found.extend(page);
+        found.extend(next);
     }
-    assert_eq!(found, whole, "{column:?}, descending: {is_descending}");
+    assert_eq!(found, entire, "{column:?}, descending: {is_descending}");
     found.into_iter().map(|(id, _)| id).collect()
 }
 

@@ -85,7 +85,7 @@ async fn files_are_moved_and_copied_and_nothing_is_lost() {
 
     // What cannot be read leaves nothing half done.
     let secret = world.put("secret/x", b"x");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
     std::os::unix::fs::chown(&secret, Some(0), Some(0)).unwrap();
     let refused = done(&world, "copy", json!({ "paths": ["secret"], "to": "there" })).await;
     assert!(!refused[0].0 && refused[0].1.contains("no access"), "{refused:?}");

@@ -137,7 +137,7 @@ pub fn node(word: &Word) -> NodePage {
         memory: percent.map(|_| meter("memory", 30 * GIB, 40 * GIB, Unit::Bytes)),
         holder: holder.map(word),
     };
-    let work = |name: Option<&str>, owner: Option<&str>, href: Option<&str>| NodeWork {
+    let running = |name: Option<&str>, owner: Option<&str>, href: Option<&str>| NodeWork {
         name: name.map(word),
         kind: "job",
         owner: owner.map(word),
@@ -160,9 +160,9 @@ pub fn node(word: &Word) -> NodePage {
         facts: vec!["NVIDIA driver 570.86".to_owned(), "load 12.5".to_owned()],
         gpus: vec![tile("0", Some(87), Some("alice")), tile("1", Some(3), Some("another user")), tile("", None, None)],
         work: vec![
-            work(Some("resnet50"), None, Some("/jobs/0190")),
-            work(Some("train (12_3)"), Some("bob"), None),
-            work(None, Some("another user"), None),
+            running(Some("resnet50"), None, Some("/jobs/0190")),
+            running(Some("train (12_3)"), Some("bob"), None),
+            running(None, Some("another user"), None),
         ],
         others: Some("3 cores · 1 GPU".to_owned()),
         calendar: Some(calendar(word)),

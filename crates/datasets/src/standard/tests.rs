@@ -83,11 +83,11 @@ fn sha256(bytes: &[u8]) -> String {
 fn idx_pair(count: u8, first: u8) -> [Vec<u8>; 2] {
     let head = |kind: u8, sizes: &[u32]| {
         let mut head = vec![0, 0, 8, kind];
-        sizes.iter().for_each(|size| head.extend(size.to_be_bytes()));
+        head.extend(sizes.iter().flat_map(|size| size.to_be_bytes()));
         head
     };
     let mut images = head(3, &[count.into(), 2, 2]);
-    (first..first + count).for_each(|number| images.extend([number, 1, 2, 3]));
+    images.extend((first..first + count).flat_map(|number| [number, 1, 2, 3]));
     let mut labels = head(1, &[count.into()]);
     labels.extend((0..count).map(|number| number % 2));
     [images, labels]
