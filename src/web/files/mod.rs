@@ -7,8 +7,9 @@
 pub(super) mod content;
 pub(super) mod pages;
 mod preview;
-pub(super) mod several;
-pub(super) mod uploads;
+pub(super) mod routes;
+mod several;
+mod uploads;
 
 use std::sync::Arc;
 

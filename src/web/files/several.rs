@@ -24,16 +24,6 @@ use crate::{
     },
 };
 
-/// The routes of several files, and of what stands beside them.
-pub fn api() -> crate::web::routes::Api {
-    use utoipa_axum::routes;
-    crate::web::routes::Api::within(&crate::auth::scopes::FILES)
-        .routes(routes!(move_all))
-        .routes(routes!(copy_all))
-        .routes(routes!(delete_all))
-        .routes(routes!(super::storage))
-}
-
 /// So many are accepted at once.
 const MAX_ITEMS: usize = 500;
 
