@@ -87,7 +87,8 @@ impl Ordering {
             };
             return Self { after, order: format!("{id} {way}"), value: "''".to_owned() };
         }
-        let number = format!("CAST(CAST({value_place} AS TEXT) AS BIGINT)");
+        // A sum has no affinity: SQLite looks for a number with one in no index of an expression.
+        let number = format!("(CAST(CAST({value_place} AS TEXT) AS BIGINT) + 0)");
         let value = if column.kind == Kind::Number { number.as_str() } else { value_place };
         let after = if is_first {
             format!("{id_place} <> '' AND {value_place} = ''")
@@ -127,7 +128,7 @@ mod tests {
             (
                 sorted(&GPUS, true, Some("2")),
                 (
-                    "s.gpus <= CAST(CAST($2 AS TEXT) AS BIGINT) AND (s.gpus, j.id) < (CAST(CAST($2 AS TEXT) AS BIGINT), $1)",
+                    "s.gpus <= (CAST(CAST($2 AS TEXT) AS BIGINT) + 0) AND (s.gpus, j.id) < ((CAST(CAST($2 AS TEXT) AS BIGINT) + 0), $1)",
                     "s.gpus DESC, j.id DESC",
                 ),
             ),

@@ -59,7 +59,7 @@ async fn full() {
 async fn fill(disk: &Path) {
     let db = Db::open(&Config::default(), disk).await.unwrap();
     let owner = add_user(&db, "a").await;
-    fs::write(disk.join("ballast"), vec![7; 1 << 18]).unwrap();
+    fs::write(disk.join("ballast"), vec![7; 1 << 19]).unwrap();
     let mut written = Vec::new();
     let err = loop {
         let mut new = new_session(owner, 0);
