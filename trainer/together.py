@@ -7,9 +7,11 @@ measured, so that no rounding of one machine parts them. Alone, all of this does
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +22,8 @@ from .errors import NO_BACKEND, NO_COMPANY, Stop
 
 # How long the machines wait for each other at the start, in seconds.
 _PATIENCE = 300
+# How long the first machine answers the others after all have left, in seconds.
+_FAREWELL = 1.0
 
 
 class Place:
@@ -85,7 +89,7 @@ class Place:
 
             self.joined = False
             keras.distribution.set_distribution(None)
-            importlib.import_module("jax").distributed.shutdown()
+            _leave()
 
 
 def join(backend: str) -> Place:
@@ -112,7 +116,20 @@ def join(backend: str) -> Place:
     except RuntimeError as error:
         said = str(error).splitlines()[0]
         raise Stop(NO_COMPANY, f"the {count} machines could not connect at {address}: {said}") from None
+    atexit.register(_leave)  # before JAX's own, which does the same without the pause
     return Place(rank, count)
+
+
+def _leave() -> None:
+    """Waits until all leave, and does. The first of them answers the others for a moment more: one that has not heard yet
+    that all have come would take the first one's silence for a crash, and abort."""
+    jax = importlib.import_module("jax")
+    state = importlib.import_module("jax._src.distributed").global_state
+    if state.service and state.client:
+        state.client.shutdown()
+        state.client = None
+        time.sleep(_FAREWELL)  # nothing tells when the others have heard
+    jax.distributed.shutdown()
 
 
 def _number(name: str, without: int) -> int:

@@ -73,8 +73,8 @@ def test_two_are_as_one_and_stop_as_one(train, tmp_path):
     ],
 )
 def test_what_does_not_fit_all_is_told(tmp_path, more, field, code, sentence):
-    codes, lines, _ = ended(pair(config_file(tmp_path, BOTH | more)))
-    assert codes == [code, code]
+    codes, lines, errors = ended(pair(config_file(tmp_path, BOTH | more)))
+    assert codes == [code, code], "\n=====\n".join(errors)
     assert all(said[-1]["field"] == field and sentence in said[-1]["message"] for said in lines)
 
 
