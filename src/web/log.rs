@@ -82,12 +82,13 @@ pub(super) async fn answer(
         }
         _ => None,
     };
+    // Looked at once: while a place is looked for, the log may grow by more lines than are wanted.
+    let log = portal.sessions.open_log(&found.workload).await.ok().flatten();
     let begin = match (resumed, lines, part.offset) {
         (Some(place), ..) => place,
         (None, None, offset) => Position { attempt: found.attempt, offset: offset.unwrap_or(0) },
         (None, Some(lines), _) => {
-            let log = portal.sessions.open_log(&found.workload).await.ok().flatten();
-            let offset = match log.filter(|log| !is_followed || !log.is_substitute) {
+            let offset = match log.clone().filter(|log| !is_followed || !log.is_substitute) {
                 Some(log) => reading(move || log.last_lines(lines)).await.unwrap_or(0),
                 None => 0,
             };
@@ -95,7 +96,8 @@ pub(super) async fn answer(
         }
     };
     if !is_followed {
-        return text(portal, user, &found, begin.offset, part.offset.is_some()).await;
+        let log = log.filter(|log| part.offset.is_none() || !log.is_substitute);
+        return Ok(text(portal, user, &found, log, begin.offset));
     }
     let reader = user.id();
     let only = part.attempt.is_some();
@@ -233,15 +235,7 @@ impl Follower {
 }
 
 /// What the log holds now, from an offset on; read as fast as it is taken.
-async fn text(
-    portal: Arc<Portal>,
-    user: CurrentUser,
-    found: &AttemptLog,
-    offset: u64,
-    exactly: bool,
-) -> Result<Response> {
-    let log = portal.sessions.open_log(&found.workload).await.ok().flatten();
-    let log = log.filter(|log| !exactly || !log.is_substitute);
+fn text(portal: Arc<Portal>, user: CurrentUser, found: &AttemptLog, log: Option<Log>, offset: u64) -> Response {
     let (from, end) = log.as_ref().map_or((0, 0), |log| (offset.clamp(log.start, log.end), log.end));
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -250,8 +244,8 @@ async fn text(
     if found.attempt > 0 {
         headers.insert("log-attempt", found.attempt.into());
     }
-    let Some(log) = log else { return Ok((headers, String::new()).into_response()) };
-    Ok((headers, Body::from_stream(pieces(portal, user, log, from))).into_response())
+    let Some(log) = log else { return (headers, String::new()).into_response() };
+    (headers, Body::from_stream(pieces(portal, user, log, from))).into_response()
 }
 
 /// The bytes of a log from an offset on, as long as its reader may read.
@@ -265,7 +259,8 @@ fn pieces(portal: Arc<Portal>, user: CurrentUser, log: Log, from: u64) -> impl S
             if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
                 return Err(io::Error::other("the reader's access has ended"));
             }
-            let piece = reading(move || log.read(from, MAX_PIECE)).await?;
+            let most = usize::try_from(log.end - from).unwrap_or(MAX_PIECE).min(MAX_PIECE);
+            let piece = reading(move || log.read(from, most)).await?;
             if piece.is_empty() {
                 return Ok(None);
             }
