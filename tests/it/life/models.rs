@@ -509,7 +509,8 @@ async fn a_network_of_ones_own_learns() {
 
     let address = format!("/models/new?dataset={dataset}&like={}", model["id"].as_str().unwrap());
     let page = person.request(&house, "GET", &address).send().await.unwrap().text().await.unwrap();
-    assert!(page.contains("GlobalAveragePooling2D") && page.contains("value=\"own\" selected"), "{page}");
+    let chosen = "value=\"own\" data-tasks=\"classification regression reconstruction\" selected";
+    assert!(page.contains("GlobalAveragePooling2D") && page.contains(chosen), "{page}");
     assert!(page.contains("value=\"0.003\""), "{page}");
 }
 
