@@ -67,7 +67,7 @@ async fn gpus_of_jobs_are_measured_on_their_node() {
     let used = &kept["efficiency"];
     assert!(used["gpu_utilisation"].as_f64().is_some_and(|percent| (60.0..62.0).contains(&percent)), "{used}");
     assert_eq!(used["gpus_used"], 2);
-    let page = person.request(&house, "GET", &path).send().await.unwrap().text().await.unwrap();
+    let page = person.request(&house, "GET", &format!("{path}?tab=system")).send().await.unwrap().text().await.unwrap();
     assert!(one_line(&page).contains("GPUs 61 % busy on average"), "{page}");
 }
 
