@@ -418,5 +418,5 @@ pub async fn tables(db: &Db) -> HashSet<String> {
 /// The mode of a file, permissions alone.
 pub fn mode(file: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(file).unwrap().permissions().mode() & 0o7777
+    fs::metadata(file).unwrap().permissions().mode() & 0o7777
 }

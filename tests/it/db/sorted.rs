@@ -28,9 +28,9 @@ async fn paged<I: Copy + PartialEq + std::fmt::Debug>(
     let entire = list(SortBy { column, is_descending, after: None }, None, 100).await;
     let mut found: Vec<(I, String)> = Vec::new();
     loop {
-        let last = found.last().cloned();
-        let after = last.as_ref().map(|(_, value)| value.as_str());
-        let next = list(SortBy { column, is_descending, after }, last.as_ref().map(|(id, _)| *id), 2).await;
+        let previous = found.last().cloned();
+        let after = previous.as_ref().map(|(_, value)| value.as_str());
+        let next = list(SortBy { column, is_descending, after }, previous.as_ref().map(|(id, _)| *id), 2).await;
         if next.is_empty() {
             break;
         }
