@@ -89,5 +89,5 @@ function answer(request, response) {
 // As the portal sends it: the terminal alone may style by script, because xterm.js does.
 function policy(file) {
   const styles = file.includes("terminal") ? "; style-src 'self' 'unsafe-inline'" : "";
-  return `default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'${styles}`;
+  return `default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'${styles}`;
 }
