@@ -19,6 +19,10 @@ if version_info[0] < 2:
 shell = os.environ.get("SHELL", "")
 if os.path.basename(shell) == "bash" and "LYCEUM_BASHRC" in os.environ:
     c.ServerApp.terminado_settings = {"shell_command": [shell, "--rcfile", os.environ["LYCEUM_BASHRC"]]}  # noqa: F821
+elif os.path.basename(shell) in ("sh", "dash") and "LYCEUM_BASHRC" in os.environ:
+    # These read the file that ENV names, which reads the profile files itself.
+    os.environ.setdefault("ENV", os.environ["LYCEUM_BASHRC"])
+    c.ServerApp.terminado_settings = {"shell_command": [shell]}  # noqa: F821
 
 # For the portal's extension of the page: the portal writes folders below the home as `~/…`.
 c.ServerApp.tornado_settings.update({"page_config_data": {"lyceumHome": os.path.expanduser("~")}})  # noqa: F821
