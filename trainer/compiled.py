@@ -21,6 +21,10 @@ def keep(environment: dict[str, str] | os._Environ[str] = os.environ, root: Path
     """
     if "JAX_COMPILATION_CACHE_DIR" in environment:
         return None
+    # Of several machines all would load what the first has compiled for a device of its own, which has crashed them:
+    # https://github.com/openxla/xla/issues/18286
+    if environment.get("WORLD_SIZE", "1") != "1":
+        return None
     try:
         home = environment.get("XDG_CACHE_HOME") or str(Path(environment["HOME"]) / ".cache")
         folder = Path(home) / "lyceum" / "jax" / _processor(root)

@@ -52,6 +52,11 @@ def test_without_a_home_nothing_is_kept_and_training_goes_on(tmp_path):
     assert compiled.keep({}) is None
 
 
+def test_several_machines_keep_nothing(tmp_path):
+    assert compiled.keep({"HOME": str(tmp_path), "WORLD_SIZE": "2"}) is None
+    assert compiled.keep({"HOME": str(tmp_path), "WORLD_SIZE": "1"})
+
+
 def test_what_somebody_has_set_stays(tmp_path):
     environment = {"HOME": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": "/elsewhere"}
     assert compiled.keep(environment) is None
