@@ -98,7 +98,7 @@ export function addUser(portal, name, options = []) {
   const password = `${name}-has-a-long-password`;
   portal.users.push(name);
   if (portal.lends && isRoot) {
-    execFileSync("useradd", ["--create-home", `ly-${name}`]);
+    execFileSync("useradd", ["--create-home", "--shell", "/bin/bash", `ly-${name}`]);
     lendCompiled(`ly-${name}`);
     options = [...options, "--unix-name", `ly-${name}`];
   }
