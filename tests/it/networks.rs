@@ -1,7 +1,11 @@
 //! The built-in networks as code: each program, built by the trainer as a custom network, is the network
 //! that it was taken from. Python is `LYCEUM_TEST_PYTHON`'s, which has Keras.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use lyceum::models::{network_code, networks, tasks};
 
@@ -10,6 +14,8 @@ use crate::needs::{met, variable};
 /// Builds each network by its name and by its program, and prints what differs.
 const SCRIPT: &str = r#"
 import json, pathlib, sys
+from trainer import compiled
+compiled.keep()
 from trainer import networks
 from trainer.data import Data
 from trainer.pixels import Shape
@@ -45,12 +51,16 @@ fn a_network_as_code_is_the_network() {
     }
     assert_eq!(wanted.len(), 13, "{wanted:?}");
     let list = serde_json::to_string(&wanted).unwrap();
+    // What earlier runs have compiled, most of it to draw the first weights, is in the folder `lyceum/jax` of this one.
+    let kept = variable("LYCEUM_TEST_COMPILED").map(PathBuf::from);
+    let cache = kept.as_deref().and_then(|kept| kept.ancestors().nth(2)).unwrap_or(folder.path());
     let run = Command::new(python.unwrap())
         .args(["-c", SCRIPT])
         .arg(folder.path())
         .arg(list)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
         .env("KERAS_BACKEND", "jax")
+        .env("XDG_CACHE_HOME", cache)
         .env("CUDA_VISIBLE_DEVICES", "")
         .output()
         .unwrap();
