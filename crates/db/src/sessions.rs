@@ -401,26 +401,31 @@ impl Db {
         Ok(row.and_then(|(since, limit_seconds)| Some(CountedTime { since: Timestamp(since?), limit_seconds })))
     }
 
-    /// Sets when the time of a session is over, as its scheduler counts it, unless its end is not `before` any more.
+    /// Sets when the time of a session is over, as its scheduler counts it, unless its end is not `before` any more. A
+    /// session that was `resumed` then is not suspended any more: nobody sees it run with the end of before.
     pub async fn set_end_of_time(
         &self,
         id: SessionId,
         before: Option<Timestamp>,
         end: Timestamp,
         counted: &CountedTime,
+        resumed: Option<Timestamp>,
     ) -> Result<bool> {
         let changed = writing!(self, pool => query(
-            "UPDATE sessions SET expires_at = $2, counted_from = $3, counted_limit = $4
+            "UPDATE sessions SET expires_at = $2, counted_from = $3, counted_limit = $4,
+                 suspended_since = CASE WHEN $6 IS NULL THEN suspended_since END,
+                 last_activity_at = COALESCE($6, last_activity_at)
              WHERE id = $1 AND state IN ('starting', 'running') AND COALESCE(expires_at, -1) = $5")
             .bind(id.to_string()).bind(end.0).bind(counted.since.0).bind(counted.limit_seconds)
-            .bind(before.map_or(-1, |at| at.0)).execute(pool).await.map(|done| done.rows_affected()))?;
+            .bind(before.map_or(-1, |at| at.0)).bind(resumed.map(|at| at.0))
+            .execute(pool).await.map(|done| done.rows_affected()))?;
         Ok(changed > 0)
     }
 
-    /// Notes since when a session is suspended by its batch system; `None` when it runs again.
-    pub async fn set_suspended(&self, id: SessionId, since: Option<Timestamp>) -> Result<()> {
+    /// Notes since when a session is suspended by its batch system; `set_end_of_time` notes that it was resumed.
+    pub async fn set_suspended(&self, id: SessionId, since: Timestamp) -> Result<()> {
         writing!(self, pool => query("UPDATE sessions SET suspended_since = $2 WHERE id = $1 AND state <> 'ended'")
-            .bind(id.to_string()).bind(since.map(|at| at.0)).execute(pool).await.map(drop))?;
+            .bind(id.to_string()).bind(since.0).execute(pool).await.map(drop))?;
         Ok(())
     }
 

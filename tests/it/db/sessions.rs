@@ -217,7 +217,8 @@ async fn time_counts_from_the_start_that_the_scheduler_tells_of() {
         let at = |seconds| START.plus_seconds(seconds);
         let id = admitted(db, add_user(db, "a").await).await;
         let counted = |limit| CountedTime { since: at(1), limit_seconds: limit };
-        let set = async |before, end, limit| db.set_end_of_time(id, before, at(end), &counted(limit)).await.unwrap();
+        let set =
+            async |before, end, limit| db.set_end_of_time(id, before, at(end), &counted(limit), None).await.unwrap();
         assert!(!set(None, 90, Some(60)).await, "it has not started");
         assert!(db.begin_start(id, at(1)).await.unwrap());
         assert_eq!(db.counted_time(id).await.unwrap(), None);
@@ -228,8 +229,20 @@ async fn time_counts_from_the_start_that_the_scheduler_tells_of() {
         assert!(!set(None, 70, None).await, "an extension moved it meanwhile");
         assert!(set(Some(at(90)), 80, None).await);
         assert_eq!((expires().await, db.counted_time(id).await.unwrap()), (Some(at(80)), Some(counted(None))));
-        db.set_suspended(id, Some(at(50))).await.unwrap();
-        assert_eq!(db.find_session(id).await.unwrap().unwrap().suspended_since, Some(at(50)));
+        db.set_suspended(id, at(50)).await.unwrap();
+        assert!(set(Some(at(80)), 80, None).await);
+        let found = async || db.find_session(id).await.unwrap().unwrap();
+        assert_eq!(found().await.suspended_since, Some(at(50)), "a new limit does not resume it");
+        let resume =
+            async |before, end| db.set_end_of_time(id, Some(before), end, &counted(None), Some(at(60))).await.unwrap();
+        assert!(!resume(at(70), at(90)).await, "an extension moved it meanwhile");
+        assert_eq!(found().await.suspended_since, Some(at(50)), "it runs again with its new end or not at all");
+        assert!(resume(at(80), at(90)).await);
+        let resumed = found().await;
+        assert_eq!((resumed.suspended_since, resumed.expires_at), (None, Some(at(90))));
+        assert_eq!(resumed.last_activity_at, Some(at(60)));
+        db.set_suspended(id, at(50)).await.unwrap();
+        assert!(set(Some(at(90)), 80, None).await);
         db.move_times(3000, ("clock", "x"), || {}).await.unwrap();
         let moved = db.find_session(id).await.unwrap().unwrap();
         assert_eq!((moved.suspended_since, moved.expires_at), (Some(at(53)), Some(at(83))));

@@ -46,11 +46,12 @@ impl Sessions {
             return Ok(session);
         }
         let Some(counted) = self.scheduler.counted_time(session.id, placement).await else { return Ok(session) };
-        let session = self.note_suspension(session, counted.is_suspended).await?;
-        // Its count stands still: the end moves once, when it runs again.
-        if counted.is_suspended { Ok(session) } else { self.move_end(session, counted).await }
+        // While it is suspended its count stands still: the end moves once, when it runs again.
+        if counted.is_suspended { self.suspend(session).await } else { self.move_end(session, counted).await }
     }
 
+    /// Moves the end of a session that runs. If it was suspended before, one statement shows it as resumed and moves
+    /// its end.
     async fn move_end(&self, session: Session, ReportedTime { time, asked, .. }: ReportedTime) -> Result<Session> {
         let known = self.live(session.id).counted;
         if known.granted.is_some_and(|granted| asked <= granted) {
@@ -67,13 +68,16 @@ impl Sessions {
         let end = end(session.spec.duration_seconds, before, time);
         let is_moved = session.expires_at.is_none_or(|known| end.seconds_since(known).abs() > ROUNDING);
         let is_known = counted.is_some_and(|counted| counted.limit_seconds == time.limit_seconds);
-        if is_known && !is_moved {
+        let resumed = session.suspended_since.map(|_| self.clock.now());
+        if is_known && !is_moved && resumed.is_none() {
             self.know(&session, LastReport { counted, granted: None });
             return Ok(session);
         }
+        // Where nothing moved, the end still follows from the count of before.
+        let time = counted.filter(|_| is_known && !is_moved).unwrap_or(time);
         let expires_at = session.expires_at.filter(|_| !is_moved).unwrap_or(end);
         // Where an extension has moved the end meanwhile, the next look sees both.
-        if !self.db.set_end_of_time(session.id, session.expires_at, expires_at, &time).await? {
+        if !self.db.set_end_of_time(session.id, session.expires_at, expires_at, &time, resumed).await? {
             return Ok(session);
         }
         if let (Some((before, _)), Some(limit)) = (before, time.limit_seconds)
@@ -82,39 +86,40 @@ impl Sessions {
             let message = format!("Slurm's time limit is now {}", human_duration(limit));
             self.db.add_session_event(session.id, self.clock.now(), session.state, &message).await?;
         }
-        let session = Session { expires_at: Some(expires_at), ..session };
+        let mut session = Session { expires_at: Some(expires_at), ..session };
+        if let Some(now) = resumed {
+            self.note_resumption(&session, now).await?;
+            (session.suspended_since, session.last_activity_at) = (None, Some(now));
+        }
         self.notify(&session, false);
         self.know(&session, LastReport { counted: Some(time), granted: None });
         Ok(session)
     }
 
-    async fn note_suspension(&self, session: Session, is_suspended: bool) -> Result<Session> {
+    async fn suspend(&self, session: Session) -> Result<Session> {
+        if session.suspended_since.is_some() {
+            return Ok(session);
+        }
         let now = self.clock.now();
-        let suspended_since = match (session.suspended_since, is_suspended) {
-            (None, false) | (Some(_), true) => return Ok(session),
-            (None, true) => Some(now),
-            (Some(since), false) => {
-                let seconds = now.seconds_since(since);
-                if seconds >= SHORT {
-                    let message = format!(
-                        "Suspended by Slurm for {}; its end was postponed by the same time",
-                        human_duration(seconds)
-                    );
-                    self.db.add_session_event(session.id, now, session.state, &message).await?;
-                }
-                // It could not be used meanwhile: idle time counts from now on.
-                self.db.set_activity(session.id, now).await?;
-                if let Some(live) = self.live.write().get_mut(&session.id) {
-                    (live.worked_at, live.gpus_idle_since, live.idle) = (Some(now), None, None);
-                }
-                None
-            }
-        };
-        self.db.set_suspended(session.id, suspended_since).await?;
-        let resumed = session.suspended_since.filter(|_| suspended_since.is_none()).map(|_| now);
-        let session = Session { suspended_since, last_activity_at: resumed.or(session.last_activity_at), ..session };
+        self.db.set_suspended(session.id, now).await?;
+        let session = Session { suspended_since: Some(now), ..session };
         self.notify(&session, false);
         Ok(session)
+    }
+
+    /// Notes in the history of a session that it was suspended until now. Its idle time counts from now on, because
+    /// it could not be used meanwhile.
+    async fn note_resumption(&self, session: &Session, now: Timestamp) -> Result<()> {
+        if let Some(live) = self.live.write().get_mut(&session.id) {
+            (live.worked_at, live.gpus_idle_since, live.idle) = (Some(now), None, None);
+        }
+        let seconds = session.suspended_since.map_or(0, |since| now.seconds_since(since));
+        if seconds >= SHORT {
+            let message =
+                format!("Suspended by Slurm for {}; its end was postponed by the same time", human_duration(seconds));
+            self.db.add_session_event(session.id, now, session.state, &message).await?;
+        }
+        Ok(())
     }
 
     /// Notes that the portal has just raised the limit of this session.
