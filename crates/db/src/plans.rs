@@ -307,6 +307,13 @@ async fn a_sorted_list_is_read_in_its_order() {
             asked.push((sessions::list(&db, &Filter { sort, ..listed }), everybodys, after.is_some()));
         }
     }
+    let moment = Some(lyceum_model::Timestamp(1));
+    let ended = Filter { owner, ended_from: moment, ended_before: moment, sessions_only: false, ..listed };
+    for after in [None, Some("1")] {
+        let sort = Some(sort(&sessions::ENDED_SORT_COLUMNS, "ended", after));
+        let index = "sessions_owner_ended (owner=? AND ended_at>? AND ended_at<?)";
+        asked.push((sessions::list(&db, &Filter { sort, ..ended }), index, true));
+    }
     for (name, own, everybodys) in [
         ("name", "sweeps_owner_name (owner=?", "sweeps_name ("),
         ("tasks", "sweeps_owner_tasks (owner=?", "sweeps_tasks ("),

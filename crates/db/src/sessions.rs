@@ -57,6 +57,9 @@ pub const SORT_COLUMNS: [SortColumn; 5] = [
     SortColumn::number("gpus", "s.gpus"),
 ];
 
+/// What ended sessions of a period can be sorted by.
+pub const ENDED_SORT_COLUMNS: [SortColumn; 2] = [SortColumn::CREATED, SortColumn::number("ended", "s.ended_at")];
+
 /// One line of a session's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -239,8 +242,15 @@ pub(super) fn list(db: &Db, filter: &Filter<'_>) -> String {
     let app = equals("s.app", "$5", filter.app.is_some());
     let reason = equals("s.end_reason", "$6", filter.end_reason.is_some());
     let is_timed = filter.ended_from.is_some() || filter.ended_before.is_some();
-    // The state is in the words of the index by end; SQLite would otherwise read by id.
-    let ended = if is_timed { "s.state = 'ended' AND s.ended_at >= $7 AND s.ended_at < $8" } else { "$7 < $8" };
+    // The state is in the words of the indexes by end; SQLite would otherwise read by id.
+    let ended = match filter.sort {
+        _ if !is_timed => "$7 < $8",
+        // A later page begins where the last one ended. SQLite would use the other bound, and read all before it.
+        Some(SortBy { column, is_descending: true, after: Some(_) }) if column.name == "ended" => {
+            "s.state = 'ended' AND s.ended_at >= $7 AND $7 < $8"
+        }
+        _ => "s.state = 'ended' AND s.ended_at >= $7 AND s.ended_at < $8",
+    };
     let id = id_is("s.id", filter.id);
     let find = if filter.find.is_empty() { "$9 = ''" } else { "s.folded_name LIKE $9 ESCAPE '!'" };
     format!(

@@ -17,7 +17,11 @@ use super::{
 use crate::{
     admission::QuotaStatus,
     auth::Principal,
-    db::{sessions::Filter, usage::UsageOwner},
+    db::{
+        ordering::SortBy,
+        sessions::{ENDED_SORT_COLUMNS, Filter},
+        usage::UsageOwner,
+    },
     model::{
         EndReason, Session, SessionId, SessionState, Timestamp,
         quota::{self as total, ConsumedTime, Effective, Field, Limit, Usage},
@@ -29,8 +33,9 @@ use crate::{
         extract::{CurrentUser, Query},
         href::href,
         page::{Nav, Page},
-        paging::{Listed, Paging},
+        paging::Paging,
         sessions::cards,
+        sorting::Sorting,
         views::{
             Budget, EndedLine, HistoryFilter, Meter, Moment, Unit, UsagePage, end_reason_word, resources_line,
             session_badge,
@@ -104,9 +109,12 @@ pub async fn page(
         .await?;
     let shell =
         portal.db.used_from_shell(UsageOwner::Person(user.id()), range.from, range.to, portal.clock.now()).await?;
-    let before = Paging::new(None, visit.cursor.clone().filter(|cursor| !cursor.is_empty())).after::<SessionId>()?;
-    let ended = portal.sessions.list(Filter { before, ..visit.filter(&user, &range) }).await?;
-    let page = Listed::new(ended, LINES, |session: &Session| session.id);
+    let sorting = last_ended_first();
+    let paging = Paging::new(None, visit.cursor.clone().filter(|cursor| !cursor.is_empty()));
+    let position = sorting.position::<SessionId>(&paging)?;
+    let (before, sort) = (position.before, sorting.sort(&position));
+    let ended = portal.sessions.list_sorted(Filter { before, sort, ..visit.filter(&user, &range) }).await?;
+    let page = sorting.listed(ended, LINES, |session: &Session| session.id);
     let kept = [range.words(visit.words()), visit.narrowing()].concat();
     let view = UsagePage {
         layout: portal.layout_of(&user.0, Nav::Usage),
@@ -153,13 +161,21 @@ pub async fn table(
         "cpus",
         "memory_bytes",
     ]);
-    let first = (user, visit, range, None::<SessionId>);
-    Ok(csv::download(portal, "sessions", head, first, async |portal, (user, visit, range, before)| {
-        let filter = Filter { before, limit: STEP, ..visit.filter(&user, &range) };
-        let sessions = portal.sessions.list(filter).await?;
-        let next = sessions.last().map(|last| (user, visit, range, Some(last.id)));
-        Ok((sessions.iter().map(cells).collect(), next))
+    let first = (user, visit, range, None::<(SessionId, String)>);
+    Ok(csv::download(portal, "sessions", head, first, async |portal, (user, visit, range, last)| {
+        let after = last.as_ref().map(|(_, ended)| ended.as_str());
+        let sort = Some(SortBy { column: &ENDED_SORT_COLUMNS[1], is_descending: true, after });
+        let before = last.as_ref().map(|(id, _)| *id);
+        let filter = Filter { before, sort, limit: STEP, ..visit.filter(&user, &range) };
+        let sessions = portal.sessions.list_sorted(filter).await?;
+        let next = sessions.last().map(|(last, ended)| (user, visit, range, Some((last.id, ended.clone()))));
+        Ok((sessions.iter().map(|(session, _)| cells(session)).collect(), next))
     }))
+}
+
+/// The order of what ended in a period.
+fn last_ended_first() -> Sorting {
+    Sorting::of_page(&ENDED_SORT_COLUMNS, "-ended")
 }
 
 fn cells(session: &Session) -> String {

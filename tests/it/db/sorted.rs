@@ -11,7 +11,7 @@ use lyceum::{
         sessions::{self, Filter},
         sweeps::{self, SweepFilter},
     },
-    model::{JobId, SessionId, UserId},
+    model::{JobId, SessionId, SessionState, Timestamp, UserId},
 };
 
 use super::{NOTED, add_user, begun, execute, new_attempt, new_session, on_both, waiting};
@@ -141,6 +141,17 @@ async fn the_other_lists_are_sorted_by_each_column() {
                 let filter = SweepFilter { owner, sort: Some(sort), before, limit, ..SweepFilter::default() };
                 let found = db.list_sweeps(filter).await.unwrap();
                 found.into_iter().map(|(one, value)| (one.id, value)).collect()
+            })
+            .await;
+        }
+        execute(db, "UPDATE sessions SET state = 'ended', ended_at = 5 + gpus").await;
+        let (from, to) = (Some(Timestamp(6)), Some(Timestamp(7)));
+        let ended =
+            Filter { state: Some(SessionState::Ended), ended_from: from, ended_before: to, ..Filter::default() };
+        for owner in [Some(owner), None] {
+            every_way::<SessionId>(&sessions::ENDED_SORT_COLUMNS, 2, async |sort, before, limit| {
+                let found = db.list_sessions_sorted(Filter { owner, sort: Some(sort), before, limit, ..ended }).await;
+                found.unwrap().into_iter().map(|(one, value)| (one.id, value)).collect()
             })
             .await;
         }
