@@ -147,8 +147,8 @@ def seed(portal, database, size):
     other = numbered(1, f"(1 + (i - 1) % {size})")
     owner = f"CASE WHEN i % 2 = 0 THEN '{mine}' ELSE {other} END"
     attempt = f"(SELECT session_id FROM jobs WHERE id = '{job}')"
-    # A year of history: all that is there at once would be read as what ended just now.
-    ago = f"i * {365 * 86_400_000 // size}"
+    # A year of history: all that is there at once would be read as what ended just now. Ids grow with time, as the portal's do.
+    ago = f"({size} - i) * {365 * 86_400_000 // size}"
     moments = ("created_at", "admitted_at", "started_at", "ready_at", "expires_at", "stopping_at", "ended_at", "last_activity_at")
     moments = {moment: f"model.{moment} - {ago}" for moment in moments}
     history.copy("sessions", f"id = '{session}'", size, id=numbered(2), owner=other, **moments)
@@ -165,6 +165,9 @@ def seed(portal, database, size):
     history.copy("sweeps", f"id = '{sweep}'", size // 10, id=numbered(8), owner=owner)
     history.copy("notification_events", f"session_id = {attempt}", size, session_id=numbered(3), user_id=owner, seen_at=now)
     history.copy("runs", f"id = '{run}'", size // 10, id=numbered(5), owner=other, look_at=now + 10 * 86_400_000)
+    # The curves of old jobs were read long ago. The portal would otherwise begin to read all of them while it is measured.
+    history.copy("runs", f"id = '{run}'", size, id=numbered(9), owner=owner, session_id=numbered(3), job_id=numbered(4),
+                 name="''", complete="TRUE", look_at=0)
     token = history.value(f"SELECT id FROM tokens WHERE user_id = '{mine}' LIMIT 1")
     history.copy("tokens", f"id = '{token}'", size // 100, id=numbered(6), secret_hash="'hash' || i")
     history.copy("groups", f"name = '{group}'", size // 200, id=numbered(7), subject="'lab' || i", name="'lab' || i")
