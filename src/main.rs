@@ -77,7 +77,7 @@ enum Verb {
     Completion { shell: clap_complete::Shell },
     /// Write the manual pages of all commands into a directory.
     Man { directory: PathBuf },
-    /// Build or inspect a dataset from a folder, a list or an archive of images, or build a standard set.
+    /// Build or inspect datasets of images on this machine, and list, wait for and delete those of a portal.
     Dataset {
         #[command(subcommand)]
         verb: DatasetVerb,
@@ -124,6 +124,8 @@ enum Verb {
 
 #[derive(Subcommand)]
 enum DatasetVerb {
+    #[command(flatten)]
+    Portal(client::DatasetCommand),
     /// Build the dataset described by a JSON file (docs/datasets.md). A stopped build resumes when started again.
     Build {
         /// The JSON file. Default: the content of the variable `DATASET_SPEC`.
@@ -222,15 +224,8 @@ fn run(command: Command) -> Result<ExitCode> {
             let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
             admin::run(verb, &config, &paths, &mut io::stdout())
         }
-        Verb::Client(command) => {
-            let find = |name| environment.find(name).map(str::to_owned);
-            let connection = client::Connection {
-                url: find("LYCEUM_URL"),
-                token: find("LYCEUM_TOKEN"),
-                contexts: environment.settings_of_user().map(|folder| folder.join("contexts.toml")),
-            };
-            Ok(runtime()?.block_on(client::run(command, &connection, &mut io::stdin(), &mut io::stdout())))
-        }
+        Verb::Client(command) => ask(command, &environment),
+        Verb::Dataset { verb: DatasetVerb::Portal(command) } => ask(client::Command::Dataset(command), &environment),
         Verb::Completion { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Command::command(), "lyceum", &mut text);
@@ -297,6 +292,17 @@ fn run(command: Command) -> Result<ExitCode> {
         | Verb::Agent
         | Verb::Exec { .. } => Ok(ExitCode::FAILURE),
     }
+}
+
+/// Runs a command that asks a portal.
+fn ask(command: client::Command, environment: &Environment) -> Result<ExitCode> {
+    let find = |name| environment.find(name).map(str::to_owned);
+    let connection = client::Connection {
+        url: find("LYCEUM_URL"),
+        token: find("LYCEUM_TOKEN"),
+        contexts: environment.settings_of_user().map(|folder| folder.join("contexts.toml")),
+    };
+    Ok(runtime()?.block_on(client::run(command, &connection, &mut io::stdin(), &mut io::stdout())))
 }
 
 fn serve(place: &Locations, options: &Serve, environment: &Environment) -> Result<ExitCode> {

@@ -32,18 +32,34 @@ pub struct Collection {
     path: &'static str,
     /// One of them, for sentences.
     word: &'static str,
+    /// Whether the portal finds them by a part of their ids. Lists of the others contain what other users share.
+    pub finds_ids: bool,
+    /// Whether the portal finds them by a part of their names.
+    finds_names: bool,
+    /// Whether the portal lists those in one state.
+    pub filters_states: bool,
 }
 
 impl Collection {
+    const fn new(path: &'static str, word: &'static str) -> Self {
+        Self { path, word, finds_ids: true, finds_names: true, filters_states: true }
+    }
+
     pub fn path(self) -> &'static str {
         self.path
     }
 }
 
-pub const SESSIONS: Collection = Collection { path: "/sessions", word: "session" };
-pub const JOBS: Collection = Collection { path: "/jobs", word: "job" };
-pub const RUNS: Collection = Collection { path: "/runs", word: "run" };
-pub const SWEEPS: Collection = Collection { path: "/sweeps", word: "sweep" };
+pub const SESSIONS: Collection = Collection::new("/sessions", "session");
+pub const JOBS: Collection = Collection::new("/jobs", "job");
+pub const RUNS: Collection = Collection { finds_names: false, ..Collection::new("/runs", "run") };
+pub const SWEEPS: Collection = Collection { filters_states: false, ..Collection::new("/sweeps", "sweep") };
+pub const DATASETS: Collection = Collection { finds_ids: false, ..Collection::new("/datasets", "dataset") };
+pub const MODELS: Collection =
+    Collection { finds_ids: false, filters_states: false, ..Collection::new("/models", "model") };
+
+/// The states that nothing leaves by itself, of all kinds of things.
+const ENDED: [&str; 6] = ["ended", "ready", "trained", "stopped", "failed", "cancelled"];
 
 /// A portal, and the token to ask it with.
 pub struct Api {
@@ -70,7 +86,9 @@ pub enum Error {
     NoSuchId { word: &'static str, part: String },
     #[error("there is no {word} of yours, or visible to you, whose id begins or ends with `{part}`")]
     NobodysId { word: &'static str, part: String },
-    #[error("several {word}s have an id that begins or ends with `{part}`: {ids}")]
+    #[error("`{text}` is not an id, the beginning or the end of one, or the name of a {word} of yours")]
+    NoSuchName { word: &'static str, text: String },
+    #[error("several {word}s have an id that begins or ends with `{part}`, or have this name: {ids}")]
     Ambiguous { word: &'static str, part: String, ids: String },
     /// Each was reported already.
     #[error("{failed} of {of} failed")]
@@ -103,7 +121,7 @@ impl Error {
                 429 | 500.. => UNREACHABLE,
                 _ => REFUSED,
             },
-            Self::NoSuchId { .. } | Self::NobodysId { .. } | Self::NoContext(_) => NOT_FOUND,
+            Self::NoSuchId { .. } | Self::NobodysId { .. } | Self::NoSuchName { .. } | Self::NoContext(_) => NOT_FOUND,
             Self::Ambiguous { .. } => REFUSED,
             Self::Unreachable { .. } => UNREACHABLE,
             Self::TimedOut(_) => TIMED_OUT,
@@ -412,38 +430,59 @@ impl Api {
         Ok(self.page(of, narrowed, None).await?.items)
     }
 
-    /// The id that was meant: a whole one as it is, else the one of ours that begins or ends with these
-    /// characters, else, for those who may see them all, the one of anybody's.
+    /// The id that was meant: a whole one as it is, else the one of ours that begins or ends with these characters,
+    /// else the one of ours with this name, else, for those who may see them all, the one of anybody's.
     pub async fn id(&self, of: Collection, text: &str) -> Result<String> {
         if text.parse::<SessionId>().is_ok() {
             return Ok(text.to_owned());
         }
-        let part: IdPart = text.parse().map_err(|_not_an_id| {
-            Error::Usage(format!("`{text}` is not an id, nor the beginning or the end of one"))
-        })?;
-        let own = self.meant(of, &part, None).await?;
-        if let Some(id) = one(of, text, own)? {
+        let part: Option<IdPart> = text.parse().ok();
+        if let Some(part) = &part {
+            let own = self.meant(of, part, None).await?;
+            if let Some(id) = one(of, text, own)? {
+                return Ok(id);
+            }
+        }
+        if of.finds_names
+            && let Some(id) = one(of, text, self.named(of, text).await?)?
+        {
             return Ok(id);
+        }
+        let text = text.to_owned();
+        let Some(part) = part else { return Err(Error::NoSuchName { word: of.word, text }) };
+        if !of.finds_ids {
+            return Err(Error::NoSuchId { word: of.word, part: text });
         }
         match self.meant(of, &part, Some("*")).await {
             Ok(found) => {
-                let nobodys = || Error::NobodysId { word: of.word, part: text.to_owned() };
-                one(of, text, found)?.ok_or_else(nobodys)
+                let nobodys = || Error::NobodysId { word: of.word, part: text.clone() };
+                one(of, &text, found)?.ok_or_else(nobodys)
             }
             // Whoever may not see everybody's is told of their own alone.
-            Err(Error::Problem(problem)) if problem.status == 403 => {
-                Err(Error::NoSuchId { word: of.word, part: text.to_owned() })
-            }
+            Err(Error::Problem(problem)) if problem.status == 403 => Err(Error::NoSuchId { word: of.word, part: text }),
             Err(error) => Err(error),
         }
+    }
+
+    /// The ids of those with this name: of those that live, where any does.
+    async fn named(&self, of: Collection, name: &str) -> Result<Vec<String>> {
+        let found = read_page(&self.all(of.path, &[("search", name)]).await?)?.items;
+        let found: Vec<Value> = found.into_iter().filter(|item| item["name"] == name).collect();
+        let is_live = |item: &&Value| item["state"].as_str().is_some_and(|state| !ENDED.contains(&state));
+        let live: Vec<String> = found.iter().filter(is_live).map(id_of).collect();
+        Ok(if live.is_empty() { found.iter().map(id_of).collect() } else { live })
     }
 
     /// The newest ids that begin or end with this, as many as one answer holds.
     async fn meant(&self, of: Collection, part: &IdPart, owner: Option<&str>) -> Result<Vec<String>> {
         let asked = [Some(("id", part.as_str())), owner.map(|owner| ("owner", owner))];
         let asked: Vec<(&str, &str)> = asked.into_iter().flatten().collect();
-        let page = self.page(of, &asked, None).await?;
-        Ok(page.items.iter().map(id_of).filter(|id| part.fits(id)).collect())
+        let items = if of.finds_ids {
+            self.page(of, &asked, None).await?.items
+        } else {
+            read_page(&self.all(of.path, &[]).await?)?.items
+        };
+        Ok(items.iter().map(id_of).filter(|id| part.fits(id)).collect())
     }
 
     /// An address of the portal as a browser outside needs it.
@@ -514,7 +553,7 @@ fn read_page(answer: &Value) -> Result<Page> {
     Page::deserialize(answer).map_err(|error| Error::Strange(error.to_string()))
 }
 
-fn id_of(item: &Value) -> String {
+pub(super) fn id_of(item: &Value) -> String {
     item["id"].as_str().unwrap_or_default().to_owned()
 }
 

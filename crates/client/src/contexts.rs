@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{
     api::{Api, Error, Result},
     line,
-    output::Output,
+    output::{Columns, Output},
     table,
 };
 
@@ -44,7 +44,7 @@ pub struct ContextArguments {
 #[derive(Subcommand, Debug)]
 pub enum ContextCommand {
     /// List the contexts; a star marks the one in use
-    List,
+    List(Columns),
     /// Use a context from now on
     Use {
         /// The name of the context
@@ -56,6 +56,15 @@ pub enum ContextCommand {
         /// The name of the context
         name: String,
     },
+}
+
+impl ContextArguments {
+    pub(super) fn parts(&mut self) -> (&mut Output, Option<&Columns>) {
+        match &self.command {
+            ContextCommand::List(columns) => (&mut self.output, Some(columns)),
+            _ => (&mut self.output, None),
+        }
+    }
 }
 
 /// Where a portal is and the token for it, as the environment says.
@@ -179,7 +188,7 @@ pub(super) fn manage(
     let mut all = connection.read()?;
     let missing = |name: &String| Error::NoContext(name.clone());
     match &arguments.command {
-        ContextCommand::List => {
+        ContextCommand::List(_) => {
             let items: Vec<_> = all
                 .contexts
                 .iter()

@@ -11,7 +11,7 @@ use super::{
     api::{Api, Error, Result},
     diagnose::{self, Diagnose},
     line,
-    output::Output,
+    output::{Columns, Output},
     table,
 };
 
@@ -27,9 +27,18 @@ pub struct GpuArguments {
 #[derive(Subcommand, Debug)]
 pub enum GpuCommand {
     /// List the GPUs and their current use
-    List,
+    List(Columns),
     /// Test GPUs, as a job of yours that holds them
     Diagnose(Diagnose),
+}
+
+impl GpuArguments {
+    pub(super) fn parts(&mut self) -> (&mut Output, Option<&Columns>) {
+        match &self.command {
+            GpuCommand::List(columns) => (&mut self.output, Some(columns)),
+            GpuCommand::Diagnose(_) => (&mut self.output, None),
+        }
+    }
 }
 
 /// The part of the answer that the table needs.

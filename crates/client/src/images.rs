@@ -14,7 +14,7 @@ use super::{
     POLL_INTERVAL,
     api::{Api, Error, Result},
     line,
-    output::Output,
+    output::{Columns, Output},
     print_status, table,
 };
 
@@ -30,7 +30,7 @@ pub struct ImageArguments {
 #[derive(Subcommand, Debug)]
 pub enum ImageCommand {
     /// List the images that you may use
-    List,
+    List(Columns),
     /// Show an image, and what it says about itself
     Show { name: String },
     /// Add an image
@@ -50,9 +50,9 @@ pub enum ImageCommand {
         private: bool,
     },
     /// List images that can be added by their name alone
-    Suggestions,
+    Suggestions(Columns),
     /// Show what takes room (administrators)
-    Storage,
+    Storage(Columns),
     /// Remove layers and earlier versions that nothing needs (administrators)
     Clean {
         /// Also remove what is stored of images that were not used for so long; they stay in the catalogue
@@ -100,7 +100,7 @@ pub enum ImageCommand {
 #[derive(Subcommand, Debug)]
 pub enum CredentialsCommand {
     /// List the registries that you have saved credentials for
-    List,
+    List(Columns),
     /// Save credentials; the password or API key is read from standard input
     Set {
         /// The host of the registry, such as nvcr.io
@@ -114,10 +114,24 @@ pub enum CredentialsCommand {
     Remove { registry: String },
 }
 
+impl ImageArguments {
+    pub(super) fn parts(&mut self) -> (&mut Output, Option<&Columns>) {
+        match &self.command {
+            ImageCommand::List(columns)
+            | ImageCommand::Suggestions(columns)
+            | ImageCommand::Storage(columns)
+            | ImageCommand::Credentials { command: CredentialsCommand::List(columns) } => {
+                (&mut self.output, Some(columns))
+            }
+            _ => (&mut self.output, None),
+        }
+    }
+}
+
 pub(super) async fn run(api: &Api, arguments: ImageArguments, out: &mut (dyn Write + Send)) -> Result<()> {
     let json = arguments.output.is_json();
     match arguments.command {
-        ImageCommand::List => {
+        ImageCommand::List(_) => {
             let answer = api.get("/images", &[]).await?;
             if json {
                 return line(out, &answer.to_string());
@@ -136,7 +150,7 @@ pub(super) async fn run(api: &Api, arguments: ImageArguments, out: &mut (dyn Wri
             });
             show(out, json, &api.post("/images", &body).await?)
         }
-        ImageCommand::Suggestions => {
+        ImageCommand::Suggestions(_) => {
             let answer = api.get("/image-suggestions", &[]).await?;
             if json {
                 return line(out, &answer.to_string());
@@ -144,7 +158,7 @@ pub(super) async fn run(api: &Api, arguments: ImageArguments, out: &mut (dyn Wri
             let items = answer["items"].as_array().cloned().unwrap_or_default();
             Ok(write!(out, "{}", table::image_suggestions(&items))?)
         }
-        ImageCommand::Storage => {
+        ImageCommand::Storage(_) => {
             let answer = api.get("/image-storage", &[]).await?;
             if json { line(out, &answer.to_string()) } else { Ok(write!(out, "{}", table::image_storage(&answer))?) }
         }
@@ -184,7 +198,7 @@ async fn credentials(api: &Api, json: bool, command: CredentialsCommand, out: &m
         if json { json!({ "registry": registry, word: true }).to_string() } else { format!("{registry} was {word}") }
     };
     match command {
-        CredentialsCommand::List => {
+        CredentialsCommand::List(_) => {
             let answer = api.get("/me/registry-credentials", &[]).await?;
             if json {
                 return line(out, &answer.to_string());

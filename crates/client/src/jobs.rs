@@ -12,7 +12,8 @@ use super::{
     duration, line,
     log::{self, LogArguments},
     manage::{self, Change},
-    output::Output,
+    output::{Columns, Output},
+    selection::{JobTargets, STOPPABLE, Selected, select},
     table,
     wait::{self, Limit},
 };
@@ -43,7 +44,10 @@ pub enum JobCommand {
         attempt: Option<u32>,
     },
     /// Print the address of a terminal in a running job, for a browser
-    Open { id: String },
+    Open {
+        /// The id, its beginning or its end, or the name
+        id: String,
+    },
     /// Hold your pending jobs; running jobs continue
     Pause {
         /// The pending jobs of all users (administrators)
@@ -59,26 +63,28 @@ pub enum JobCommand {
         everybody: bool,
     },
     /// Cancel jobs and end all their processes
-    Cancel {
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-    },
+    Cancel(JobTargets),
     /// Show the details of a job
-    Show { id: String },
+    Show {
+        /// The id, its beginning or its end, or the name
+        id: String,
+    },
     /// Resume ended jobs, each as a new attempt that continues its curves
     Resume {
+        /// Ids, their beginnings or their ends, or names
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
     /// Submit a copy of a job with the given changes, and list the differences
     Clone {
+        /// The id, its beginning or its end, or the name
         id: String,
         #[command(flatten)]
         with: Box<Submit>,
     },
     /// Wait until jobs have ended, and exit with the exit code of the program
     Wait {
-        /// The ids, their beginnings or their ends
+        /// The ids, their beginnings or their ends, or names
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
         /// Print the log meanwhile
@@ -91,10 +97,7 @@ pub enum JobCommand {
     Change(Change),
     /// Delete ended jobs, their logs and their stored curves
     #[command(visible_alias = "rm")]
-    Delete {
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-    },
+    Delete(JobTargets),
 }
 
 #[derive(Args, Debug)]
@@ -183,6 +186,15 @@ pub struct JobList {
     search: Option<String>,
 }
 
+impl JobArguments {
+    pub(super) fn parts(&mut self) -> (&mut Output, Option<&Columns>) {
+        match &self.command {
+            JobCommand::List(list) => (&mut self.output, Some(&list.list.columns)),
+            _ => (&mut self.output, None),
+        }
+    }
+}
+
 impl JobList {
     /// What the portal is asked for besides.
     fn narrowed(&self) -> Vec<(&str, &str)> {
@@ -214,11 +226,7 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
             } else {
                 api.live(JOBS, &narrowed).await?
             };
-            if json {
-                return line(out, &json!({ "items": items }).to_string());
-            }
-            let jobs: Vec<Job> = items.iter().map(Job::read).collect::<Result<_>>()?;
-            Ok(write!(out, "{}", table::jobs(&jobs, Clock::System.now()))?)
+            show_all(&items, json, out)
         }
         JobCommand::Log { log, attempt } => log::run(api, JOBS, &log, attempt, json, out).await,
         JobCommand::Pause { everybody, note } => {
@@ -228,14 +236,14 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
         JobCommand::Unpause { everybody } => {
             queue(out, json, &api.post("/jobs/queue/resume", &json!({ "everybody": everybody })).await?)
         }
-        JobCommand::Cancel { ids } => manage::each(api, &ids, "cancel", json, out).await,
+        JobCommand::Cancel(targets) => match select(api, JOBS, &targets, STOPPABLE).await? {
+            Selected::Act(ids) => manage::each(api, &ids, "cancel", json, out).await,
+            Selected::List(items) => show_all(&items, json, out),
+        },
         JobCommand::Open { id } => manage::open(api, &id, json, out).await,
         JobCommand::Wait { ids, log, limit } => {
             super::each(&ids, async |id| {
-                let id = api.id(JOBS, id).await?;
-                let job = api.get(&format!("/jobs/{id}"), &[]).await?;
-                let waited =
-                    if log { wait::with_log(api, &id, limit, out).await } else { wait::job(api, job, limit).await };
+                let waited = wait::with_log(api, JOBS, id, log.then_some(&mut *out), limit).await;
                 let ended = wait::shown(waited, json, out)?;
                 show(out, json, &ended)
             })
@@ -245,7 +253,10 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
         JobCommand::Resume { ids } => manage::each(api, &ids, "resume", json, out).await,
         JobCommand::Clone { id, with } => manage::copy(api, &id, &with, json, out).await,
         JobCommand::Change(change) => manage::change(api, &change, json, out).await,
-        JobCommand::Delete { ids } => manage::delete(api, &ids, json, out).await,
+        JobCommand::Delete(targets) => match select(api, JOBS, &targets, &["ended"]).await? {
+            Selected::Act(ids) => super::delete(api, JOBS, &ids, "", json, out).await,
+            Selected::List(items) => show_all(&items, json, out),
+        },
     }
 }
 
@@ -324,6 +335,14 @@ async fn after(api: &Api, named: &[String]) -> Result<Value> {
         after.push(json!({ "job": api.id(JOBS, id).await?, "needs": needs }));
     }
     Ok(Value::Array(after))
+}
+
+fn show_all(items: &[Value], json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    if json {
+        return line(out, &json!({ "items": items }).to_string());
+    }
+    let jobs: Vec<Job> = items.iter().map(Job::read).collect::<Result<_>>()?;
+    Ok(write!(out, "{}", table::jobs(&jobs, Clock::System.now()))?)
 }
 
 pub(super) fn show(out: &mut (dyn Write + Send), json: bool, value: &Value) -> Result<()> {

@@ -5,16 +5,19 @@
 
 mod api;
 mod contexts;
+mod datasets;
 mod diagnose;
 mod gpus;
 mod images;
 mod jobs;
 mod log;
 mod manage;
+mod models;
 mod output;
 mod quota;
 mod raw;
 mod runs;
+mod selection;
 mod site;
 mod sweeps;
 mod table;
@@ -31,17 +34,19 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 pub use api::{Api, Error};
-use api::{Result, SESSIONS, Session};
+use api::{Collection, Result, SESSIONS, Session};
 pub use contexts::{Connection, ContextArguments, LoginArguments};
+pub use datasets::DatasetCommand;
 pub use gpus::GpuArguments;
 pub use images::ImageArguments;
 pub use jobs::JobArguments;
 use lyceum_model::{Clock, SessionState, SlurmOptions, size::parse_size, time::parse_duration};
-use output::Converter;
-pub use output::{Format, Output};
+pub use models::ModelArguments;
+pub use output::{Columns, Format, Output};
 pub use quota::QuotaArguments;
 pub use raw::ApiArguments;
 pub use runs::RunArguments;
+use selection::{STOPPABLE, Selected, SessionTargets, select};
 pub use site::{ApplyArguments, DiffArguments, ExportArguments};
 pub use sweeps::SweepArguments;
 pub use usage::UsageArguments;
@@ -66,6 +71,7 @@ pub enum SessionCommand {
     List(List),
     /// Extend a running session, if quotas and pending requests allow it
     Extend {
+        /// The id, its beginning or its end, or the name
         id: String,
         /// Such as 90m or 2h; by default the length of one extension
         #[arg(value_parser = duration)]
@@ -73,29 +79,24 @@ pub enum SessionCommand {
     },
     /// Exempt a session from the idle timeout for a time
     Keep {
+        /// The id, its beginning or its end, or the name
         id: String,
         /// Such as 90m or 2h; by default two hours
         #[arg(value_parser = duration)]
         time: Option<i64>,
     },
     /// Stop sessions
-    Stop {
-        #[arg(required_unless_present = "group", value_name = "ID")]
-        ids: Vec<String>,
-        /// All sessions, jobs and sweeps of this group's members, running and pending (operators)
-        #[arg(long, conflicts_with = "ids")]
-        group: Option<String>,
-    },
+    Stop(SessionTargets),
     /// Print the log of a session
     Log(log::LogArguments),
     /// Print the address of a session, for a browser
     Open {
-        /// The id, its beginning or its end
+        /// The id, its beginning or its end, or the name
         id: String,
     },
     /// Wait until sessions run, or with --ended until they have ended
     Wait {
-        /// The ids, their beginnings or their ends
+        /// The ids, their beginnings or their ends, or names
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
         /// Wait for the end
@@ -153,6 +154,8 @@ pub struct List {
     /// Those of another user, or * for all users (operators)
     #[arg(long)]
     pub owner: Option<String>,
+    #[command(flatten)]
+    pub columns: Columns,
 }
 
 impl List {
@@ -174,7 +177,13 @@ pub enum Command {
     /// List, add, show, print and remove runs
     #[command(visible_alias = "runs")]
     Run(RunArguments),
-    /// Submit, list, follow, pause and stop sweeps
+    /// List, show, wait for and delete models
+    #[command(visible_alias = "models")]
+    Model(ModelArguments),
+    /// What `lyceum dataset` asks a portal for; the program adds it to what it does on this machine.
+    #[command(skip)]
+    Dataset(DatasetCommand),
+    /// Submit, list, follow, wait for, pause, stop and delete sweeps
     #[command(visible_alias = "sweeps")]
     Sweep(SweepArguments),
     /// List the GPUs and their use
@@ -202,22 +211,31 @@ pub enum Command {
 }
 
 impl Command {
-    fn output(&self) -> &Output {
+    /// How results are printed, and in which columns where the command lists something.
+    fn parts(&mut self) -> (&mut Output, Option<&Columns>) {
         match self {
-            Self::Session(arguments) => &arguments.output,
-            Self::Job(arguments) => &arguments.output,
-            Self::Run(arguments) => &arguments.output,
-            Self::Sweep(arguments) => &arguments.output,
-            Self::Gpu(arguments) => &arguments.output,
-            Self::Image(arguments) => &arguments.output,
-            Self::Quota(arguments) => &arguments.output,
-            Self::Usage(arguments) => &arguments.output,
-            Self::Apply(arguments) => &arguments.output,
-            Self::Diff(arguments) => &arguments.output,
-            Self::Export(arguments) => &arguments.output,
-            Self::Api(arguments) => &arguments.output,
-            Self::Login(arguments) => &arguments.output,
-            Self::Context(arguments) => &arguments.output,
+            Self::Session(SessionArguments { output, command }) => match command {
+                SessionCommand::List(list) => (output, Some(&list.columns)),
+                _ => (output, None),
+            },
+            Self::Job(arguments) => arguments.parts(),
+            Self::Run(arguments) => arguments.parts(),
+            Self::Sweep(arguments) => arguments.parts(),
+            Self::Model(ModelArguments { output, command }) => match command {
+                models::ModelCommand::List(columns) => (output, Some(columns)),
+                _ => (output, None),
+            },
+            Self::Dataset(command) => command.parts(),
+            Self::Gpu(arguments) => arguments.parts(),
+            Self::Image(arguments) => arguments.parts(),
+            Self::Usage(UsageArguments { output, columns, .. }) => (output, Some(columns)),
+            Self::Context(arguments) => arguments.parts(),
+            Self::Quota(QuotaArguments { output })
+            | Self::Apply(ApplyArguments { output, .. })
+            | Self::Diff(DiffArguments { output, .. })
+            | Self::Export(ExportArguments { output })
+            | Self::Api(ApiArguments { output, .. })
+            | Self::Login(LoginArguments { output, .. }) => (output, None),
         }
     }
 }
@@ -231,32 +249,50 @@ pub async fn run(
     input: &mut (dyn Read + Send),
     out: &mut (dyn Write + Send),
 ) -> ExitCode {
-    let mut out = Converter::new(command.output().format(), out);
-    let result = ask(command, connection, input, &mut out).await;
-    let written = out.finish().map_err(Error::from);
-    ending(result.and(written))
+    ending(execute(command, connection, input, out).await)
 }
 
-async fn ask(
-    command: Command,
+async fn execute(
+    mut command: Command,
     connection: &Connection,
     input: &mut (dyn Read + Send),
     out: &mut (dyn Write + Send),
 ) -> Result<()> {
-    let open = |output: &Output| connection.open(output.context.as_deref());
+    let (output, columns) = command.parts();
+    let mut out = output.writer(columns, out)?;
+    let result = ask(command, connection, input, &mut out).await;
+    let written = out.finish();
+    match (result, written) {
+        // That it could not be written has a reason.
+        (Err(Error::Output(_)) | Ok(()), Err(error)) => Err(error),
+        (result, _) => result,
+    }
+}
+
+async fn ask(
+    mut command: Command,
+    connection: &Connection,
+    input: &mut (dyn Read + Send),
+    out: &mut (dyn Write + Send),
+) -> Result<()> {
+    let (output, _) = command.parts();
+    let (json, context) = (output.is_json(), output.context.clone());
+    let open = || connection.open(context.as_deref());
     match command {
-        Command::Session(arguments) => run_session(&open(&arguments.output)?, arguments, out).await,
-        Command::Job(arguments) => jobs::run(&open(&arguments.output)?, arguments, out).await,
-        Command::Run(arguments) => runs::run(&open(&arguments.output)?, arguments, out).await,
-        Command::Sweep(arguments) => sweeps::run(&open(&arguments.output)?, arguments, out).await,
-        Command::Gpu(arguments) => gpus::run(&open(&arguments.output)?, &arguments, out).await,
-        Command::Image(arguments) => images::run(&open(&arguments.output)?, arguments, out).await,
-        Command::Quota(arguments) => quota::run(&open(&arguments.output)?, &arguments, out).await,
-        Command::Usage(arguments) => usage::run(&open(&arguments.output)?, &arguments, out).await,
-        Command::Apply(arguments) => site::apply(&open(&arguments.output)?, &arguments, input, out).await,
-        Command::Diff(arguments) => site::diff(&open(&arguments.output)?, &arguments, input, out).await,
-        Command::Export(arguments) => site::export(&open(&arguments.output)?, &arguments, out).await,
-        Command::Api(arguments) => raw::run(&open(&arguments.output)?, &arguments, input, out).await,
+        Command::Session(arguments) => run_session(&open()?, arguments, out).await,
+        Command::Job(arguments) => jobs::run(&open()?, arguments, out).await,
+        Command::Run(arguments) => runs::run(&open()?, arguments, out).await,
+        Command::Model(arguments) => models::run(&open()?, arguments, out).await,
+        Command::Dataset(command) => datasets::run(&open()?, command, json, out).await,
+        Command::Sweep(arguments) => sweeps::run(&open()?, arguments, out).await,
+        Command::Gpu(arguments) => gpus::run(&open()?, &arguments, out).await,
+        Command::Image(arguments) => images::run(&open()?, arguments, out).await,
+        Command::Quota(arguments) => quota::run(&open()?, &arguments, out).await,
+        Command::Usage(arguments) => usage::run(&open()?, &arguments, out).await,
+        Command::Apply(arguments) => site::apply(&open()?, &arguments, input, out).await,
+        Command::Diff(arguments) => site::diff(&open()?, &arguments, input, out).await,
+        Command::Export(arguments) => site::export(&open()?, &arguments, out).await,
+        Command::Api(arguments) => raw::run(&open()?, &arguments, input, out).await,
         Command::Login(arguments) => contexts::login(connection, &arguments, input, out).await,
         Command::Context(arguments) => contexts::manage(connection, &arguments, out),
     }
@@ -291,16 +327,16 @@ async fn run_session(api: &Api, arguments: SessionArguments, out: &mut (dyn Writ
             } else {
                 api.live(SESSIONS, &list.narrowed()).await?
             };
-            if json {
-                return line(out, &json!({ "items": items }).to_string());
-            }
-            let sessions: Vec<Session> = items.iter().map(Session::read).collect::<Result<_>>()?;
-            Ok(write!(out, "{}", table::sessions(&sessions, Clock::System.now()))?)
+            show_sessions(&items, json, out)
         }
         SessionCommand::Extend { id, time } => prolong(api, "extend", &id, time, json, out).await,
         SessionCommand::Keep { id, time } => prolong(api, "keep", &id, time, json, out).await,
-        SessionCommand::Stop { group: Some(group), .. } => stop_group(api, &group, json, out).await,
-        SessionCommand::Stop { ids, .. } => {
+        SessionCommand::Stop(SessionTargets { group: Some(group), .. }) => stop_group(api, &group, json, out).await,
+        SessionCommand::Stop(targets) => {
+            let ids = match select(api, SESSIONS, &targets, STOPPABLE).await? {
+                Selected::Act(ids) => ids,
+                Selected::List(items) => return show_sessions(&items, json, out),
+            };
             each(&ids, async |id| {
                 let id = api.id(SESSIONS, id).await?;
                 api.delete(&format!("/sessions/{id}")).await?;
@@ -330,6 +366,14 @@ async fn run_session(api: &Api, arguments: SessionArguments, out: &mut (dyn Writ
             if json { line(out, &json!({ "id": id, "open_url": address }).to_string()) } else { line(out, &address) }
         }
     }
+}
+
+fn show_sessions(items: &[Value], json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    if json {
+        return line(out, &json!({ "items": items }).to_string());
+    }
+    let sessions: Vec<Session> = items.iter().map(Session::read).collect::<Result<_>>()?;
+    Ok(write!(out, "{}", table::sessions(&sessions, Clock::System.now()))?)
 }
 
 /// Stops all that the people of a group run; an error where something of it could not be stopped.
@@ -475,6 +519,38 @@ async fn each(ids: &[String], mut deed: impl AsyncFnMut(&str) -> Result<()>) -> 
         }
     }
     if failed == 0 { Ok(()) } else { Err(Error::Several { failed, of: ids.len() }) }
+}
+
+/// Deletes each of several.
+async fn delete(
+    api: &Api,
+    of: Collection,
+    ids: &[String],
+    query: &str,
+    json: bool,
+    out: &mut (dyn Write + Send),
+) -> Result<()> {
+    each(ids, async |id| {
+        let id = api.id(of, id).await?;
+        api.delete(&format!("{}/{id}{query}", of.path())).await?;
+        line(out, &if json { json!({ "id": id, "deleted": true }).to_string() } else { format!("{id} was deleted") })
+    })
+    .await
+}
+
+/// Prints the items of an answer in rows, or a sentence where there are none.
+fn show_items(
+    answer: &Value,
+    shown: &[(&str, &str)],
+    none: &str,
+    json: bool,
+    out: &mut (dyn Write + Send),
+) -> Result<()> {
+    match answer["items"].as_array() {
+        _ if json => line(out, &answer.to_string()),
+        Some(items) if !items.is_empty() => Ok(write!(out, "{}", table::items(items, shown))?),
+        _ => line(out, none),
+    }
 }
 
 /// A line for the person; `eprintln!` would panic where nobody reads any more.

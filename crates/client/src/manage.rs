@@ -16,6 +16,7 @@ type Out<'a> = &'a mut (dyn Write + Send);
 
 #[derive(Args, Debug)]
 pub struct Change {
+    /// Ids, their beginnings or their ends, or names
     #[arg(required = true, value_name = "ID")]
     pub ids: Vec<String>,
     /// The name
@@ -53,7 +54,7 @@ impl Change {
     }
 }
 
-/// Does one thing to each of them.
+/// Does one thing to each of several.
 pub(super) async fn each(api: &Api, ids: &[String], deed: &str, json: bool, out: Out<'_>) -> Result<()> {
     super::each(ids, async |id| {
         let id = api.id(JOBS, id).await?;
@@ -89,15 +90,6 @@ pub(super) async fn change(api: &Api, change: &Change, json: bool, out: Out<'_>)
     super::each(&change.ids, async |id| {
         let id = api.id(JOBS, id).await?;
         show(out, json, &api.patch(&format!("/jobs/{id}"), &body).await?)
-    })
-    .await
-}
-
-pub(super) async fn delete(api: &Api, ids: &[String], json: bool, out: Out<'_>) -> Result<()> {
-    super::each(ids, async |id| {
-        let id = api.id(JOBS, id).await?;
-        api.delete(&format!("/jobs/{id}")).await?;
-        line(out, &if json { json!({ "id": id, "deleted": true }).to_string() } else { format!("{id} was deleted") })
     })
     .await
 }

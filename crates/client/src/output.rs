@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
+use super::api::Error;
+
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -31,18 +33,46 @@ pub struct Output {
     /// Use this context of `lyceum login`
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
+    /// Whether a list is printed in chosen columns, for which commands write JSON.
+    #[arg(skip)]
+    pub has_columns: bool,
+}
+
+/// The option of every command that lists.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Columns {
+    /// Print these fields of each item, in this order: as a table, or with `--output csv` as CSV
+    #[arg(long, value_name = "FIELD,…", value_delimiter = ',', conflicts_with = "json")]
+    columns: Vec<String>,
 }
 
 impl Output {
     /// Whether commands write JSON: for programs, or to be converted.
     pub(super) fn is_json(&self) -> bool {
-        self.json || self.output.is_some()
+        self.json || self.output.is_some() || self.has_columns
+    }
+
+    /// Returns a writer of results into `out`, in this format and these columns.
+    pub(super) fn writer<'a>(
+        &mut self,
+        columns: Option<&Columns>,
+        out: &'a mut (dyn Write + Send),
+    ) -> Result<Converter<'a>, Error> {
+        let chosen = columns.map(|asked| asked.columns.clone()).unwrap_or_default();
+        self.has_columns = !chosen.is_empty();
+        if self.has_columns && !matches!(self.format(), None | Some(Format::Csv)) {
+            return Err(Error::Usage("--columns can only be combined with `--output csv`".to_owned()));
+        }
+        Ok(Converter { chosen, ..Converter::new(self.format(), out) })
     }
 
     pub(super) fn format(&self) -> Option<Format> {
         self.output.or(self.json.then_some(Format::Json))
     }
 }
+
+/// The fields of an item.
+type Row = Map<String, Value>;
 
 /// A writer that converts lines of JSON. What is not JSON, such as a log, passes unchanged.
 pub(super) struct Converter<'a> {
@@ -52,19 +82,24 @@ pub(super) struct Converter<'a> {
     /// The columns of CSV that were printed last.
     columns: Vec<String>,
     documents: usize,
+    /// The columns that were asked for; all if it is empty.
+    chosen: Vec<String>,
+    /// A column that was asked for and that there is not.
+    fault: Option<Error>,
 }
 
 impl<'a> Converter<'a> {
     pub(super) fn new(format: Option<Format>, out: &'a mut (dyn Write + Send)) -> Self {
-        Self { format, out, line: Vec::new(), columns: Vec::new(), documents: 0 }
+        Self { format, out, line: Vec::new(), columns: Vec::new(), documents: 0, chosen: Vec::new(), fault: None }
     }
 
     /// Converts what was written after the last line break.
-    pub(super) fn finish(&mut self) -> io::Result<()> {
-        if !self.line.is_empty() {
-            self.convert()?;
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        if !self.line.is_empty() && self.fault.is_none() {
+            // Where a column is wrong, that is what failed.
+            let _ = self.convert().map_err(|error| self.fault.get_or_insert(Error::Output(error)));
         }
-        self.out.flush()
+        self.fault.take().map_or_else(|| Ok(self.out.flush()?), Err)
     }
 
     fn convert(&mut self) -> io::Result<()> {
@@ -73,6 +108,7 @@ impl<'a> Converter<'a> {
         match (self.format, value) {
             (Some(Format::Yaml), Some(value)) => self.yaml(&value),
             (Some(Format::Csv), Some(value)) => self.csv(&value),
+            (None, Some(value)) if !self.chosen.is_empty() => self.table(&value),
             (Some(Format::Name), Some(value)) => self.names(&value),
             _ => self.out.write_all(&line),
         }
@@ -98,15 +134,44 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
-    /// The columns are those of all items of a document, in their order. They are printed again when they change.
-    fn csv(&mut self, value: &Value) -> io::Result<()> {
-        let rows: Vec<Map<String, Value>> = items(value).iter().map(flat).collect();
+    /// The fields of each item, and the columns: those that were asked for, else those of all items in their order.
+    fn rows(&mut self, value: &Value) -> io::Result<(Vec<Row>, Vec<String>)> {
+        let rows: Vec<Row> = items(value).iter().map(flat).collect();
         let mut columns: Vec<String> = Vec::new();
         for key in rows.iter().flat_map(Map::keys) {
             if !columns.contains(key) {
                 columns.push(key.clone());
             }
         }
+        if self.chosen.is_empty() {
+            return Ok((rows, columns));
+        }
+        // An empty list does not show which fields its items have.
+        if !rows.is_empty()
+            && let Some(unknown) = self.chosen.iter().find(|name| !columns.contains(name) && !may_exist(&rows, name))
+        {
+            let (unknown, known) = (super::table::harmless(unknown), super::table::harmless(&columns.join(", ")));
+            self.fault = Some(Error::Usage(format!("there is no column `{unknown}`; the columns are {known}")));
+            return Err(io::Error::other("no such column"));
+        }
+        Ok((rows, self.chosen.clone()))
+    }
+
+    fn table(&mut self, value: &Value) -> io::Result<()> {
+        let (rows, columns) = self.rows(value)?;
+        let head = columns.iter().map(|name| name.to_uppercase()).collect();
+        let text = |value: Option<&Value>| match value {
+            None | Some(Value::Null) => "-".to_owned(),
+            Some(Value::String(text)) => super::table::harmless(text).replace(['\n', '\t'], " "),
+            Some(other) => super::table::harmless(&other.to_string()),
+        };
+        let rows = rows.iter().map(|row| columns.iter().map(|name| text(row.get(name))).collect());
+        self.out.write_all(super::table::columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>()).as_bytes())
+    }
+
+    /// The head is printed again when the columns change.
+    fn csv(&mut self, value: &Value) -> io::Result<()> {
+        let (rows, columns) = self.rows(value)?;
         let mut writer = csv::Writer::from_writer(&mut *self.out);
         if columns != self.columns {
             writer.write_record(&columns)?;
@@ -123,7 +188,7 @@ impl<'a> Converter<'a> {
 
 impl Write for Converter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if matches!(self.format, None | Some(Format::Json)) {
+        if matches!(self.format, None | Some(Format::Json)) && self.chosen.is_empty() {
             return self.out.write(bytes);
         }
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -168,6 +233,12 @@ fn flat(item: &Value) -> Map<String, Value> {
         }
     }
     row
+}
+
+/// Whether this is a field of something that no item has: `slurm.partition` where `slurm` is null or empty.
+fn may_exist(rows: &[Map<String, Value>], name: &str) -> bool {
+    let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
+    name.match_indices('.').any(|(end, _)| rows.iter().any(|row| row.get(&name[..end]).is_some_and(is_empty)))
 }
 
 fn cell(value: Option<&Value>) -> String {
@@ -216,6 +287,26 @@ mod tests {
         let back: Value = serde_saphyr::from_str(&converted(Format::Yaml, hostile)).unwrap();
         assert_eq!(back, serde_json::from_str::<Value>(hostile).unwrap());
         assert!(converted(Format::Yaml, "{\"a\":1}\n{\"a\":2}\n").contains("---\n"));
+    }
+
+    #[test]
+    fn a_list_has_the_columns_that_were_asked_for() {
+        let list = LIST.replace('\n', "") + "\n";
+        let shown = |output: Option<Format>, names: &[&str], text: &str| {
+            let columns = Columns { columns: names.iter().map(|name| (*name).to_owned()).collect() };
+            let (mut output, mut out) = (Output { output, ..Output::default() }, Vec::new());
+            let mut writer = output.writer(Some(&columns), &mut out).map_err(|error| error.to_string())?;
+            let _ = writer.write_all(text.as_bytes());
+            writer.finish().map_err(|error| error.to_string())?;
+            Ok::<_, String>(String::from_utf8(out).unwrap())
+        };
+        let table = shown(None, &["name", "size.gpus", "end.at"], &list).unwrap();
+        assert_eq!(table, "NAME  SIZE.GPUS  END.AT\nx, y  2          -\n=1+1  0          -\n");
+        assert_eq!(shown(Some(Format::Csv), &["id", "end"], &list).unwrap(), "id,end\na1,\nb2,\n");
+        let unknown = shown(None, &["id", "size.cpus"], &list).unwrap_err();
+        assert_eq!(unknown, "there is no column `size.cpus`; the columns are end, id, name, size.gpus, tags, extra");
+        assert_eq!(shown(None, &["id"], "{\"items\":[]}\n").unwrap(), "ID\n");
+        assert!(shown(Some(Format::Yaml), &["id"], &list).unwrap_err().contains("--output csv"));
     }
 
     #[test]

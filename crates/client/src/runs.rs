@@ -10,7 +10,7 @@ use super::{
     List,
     api::{Api, Error, JOBS, RUNS, Result},
     line,
-    output::Output,
+    output::{Columns, Output},
     table,
 };
 
@@ -36,7 +36,10 @@ pub enum RunCommand {
         name: Option<String>,
     },
     /// Show the results of each metric of a run or job
-    Show { id: String },
+    Show {
+        /// The id of a run or job, its beginning or its end
+        id: String,
+    },
     /// Print one curve, reduced to a few points, as JSON
     Curve(Curve),
     /// Print every point of one curve as CSV
@@ -55,6 +58,8 @@ pub enum RunCommand {
         /// The column to sort by, such as -m:val/loss; can be given twice
         #[arg(long, allow_hyphen_values = true)]
         sort: Vec<String>,
+        #[command(flatten)]
+        columns: Columns,
     },
     /// Change the name or visibility of a run
     Change {
@@ -102,6 +107,17 @@ pub struct Curve {
     pub smoothing: Option<f64>,
 }
 
+impl RunArguments {
+    pub(super) fn parts(&mut self) -> (&mut Output, Option<&Columns>) {
+        match &self.command {
+            RunCommand::List(List { columns, .. }) | RunCommand::Results { columns, .. } => {
+                (&mut self.output, Some(columns))
+            }
+            _ => (&mut self.output, None),
+        }
+    }
+}
+
 pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write + Send)) -> Result<()> {
     let json = arguments.output.is_json();
     match arguments.command {
@@ -131,7 +147,7 @@ pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write
             query.extend(run.as_deref().map(|run| ("run", run)));
             Ok(write!(out, "{}", api.text(&address(&id, &tag), &query).await?)?)
         }
-        RunCommand::Results { filter, sort } => {
+        RunCommand::Results { filter, sort, .. } => {
             let mut query: Vec<(&str, &str)> = filter.as_deref().map(|filter| ("where", filter)).into_iter().collect();
             query.extend(sort.iter().map(|key| ("sort", key.as_str())));
             let results = api.get("/results", &query).await?;

@@ -7,14 +7,25 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use super::{
-    tests::{ONE, Portal},
+    tests::{ONE, Portal, TWO},
     *,
 };
 
 #[derive(Parser)]
 struct Line {
     #[command(subcommand)]
-    command: Command,
+    verb: Verb,
+}
+
+/// As the program has them.
+#[derive(Subcommand)]
+enum Verb {
+    #[command(flatten)]
+    Client(Command),
+    Dataset {
+        #[command(subcommand)]
+        command: DatasetCommand,
+    },
 }
 
 /// Runs `lyceum ARGUMENTS`; the exit status, and what was printed or the error.
@@ -25,9 +36,11 @@ async fn lyceum(connection: &Connection, arguments: &[&str], input: &str) -> (u8
         Err(error) => return (2, error.to_string()),
     };
     let mut out = Vec::new();
-    let mut converter = Converter::new(line.command.output().format(), &mut out);
-    let result = ask(line.command, connection, &mut input.as_bytes(), &mut converter).await;
-    converter.finish().unwrap();
+    let command = match line.verb {
+        Verb::Client(command) => command,
+        Verb::Dataset { command } => Command::Dataset(command),
+    };
+    let result = execute(command, connection, &mut input.as_bytes(), &mut out).await;
     let printed = String::from_utf8(out).unwrap();
     match result {
         Ok(()) => (0, printed),
@@ -86,6 +99,114 @@ async fn waiting_has_a_limit_and_starts_nothing_again() {
     });
     let (status, printed) = lyceum(&at(&portal), &["session", "wait", ONE, "--ended", "-o", "name"], "").await;
     assert_eq!((status, printed), (0, format!("{ONE}\n")));
+}
+
+#[tokio::test]
+async fn what_has_no_program_is_waited_for_too() {
+    let sweep = |state: &str, failed| {
+        let states = json!({ "succeeded": 3, "failed": failed });
+        json!({ "id": ONE, "name": "lr", "state": state, "tasks": 4, "released": 4, "states": states, "items": [] })
+    };
+    for (failed, expected) in [(0, 0), (1, 1)] {
+        let asked = Mutex::new(0);
+        let portal = Portal::start(move |_| {
+            *asked.lock().unwrap() += 1;
+            (200, sweep(if *asked.lock().unwrap() < 3 { "running" } else { "ended" }, failed))
+        });
+        let submit = ["sweep", "submit", "--wait", "--param", "lr=1,2", "--", "x"];
+        for arguments in [&["sweep", "wait", ONE][..], &submit] {
+            let (status, printed) = lyceum(&at(&portal), arguments, "").await;
+            assert_eq!(status, expected, "{printed}");
+            assert_eq!(printed.contains("is ended (1 failed, 3 succeeded)"), failed > 0, "{printed}");
+        }
+    }
+    let running = Portal::start(move |_| (200, sweep("running", 0)));
+    assert_eq!(lyceum(&at(&running), &["sweep", "wait", ONE, "--timeout", "1s"], "").await.0, 124);
+
+    for (kind, state, expected) in
+        [("dataset", "ready", 0), ("dataset", "failed", 1), ("model", "trained", 0), ("model", "stopped", 1)]
+    {
+        let one = json!({ "id": ONE, "name": "flowers", "state": state, "detail": "why", "job": TWO });
+        let portal = Portal::start(move |_| (200, one.clone()));
+        let (status, printed) = lyceum(&at(&portal), &[kind, "wait", ONE, "--json"], "").await;
+        assert_eq!(status, expected, "{printed}");
+        assert!(printed.starts_with('{'), "JSON is always printed: {printed}");
+    }
+}
+
+/// The first lines of the requests since the last look, without their protocol.
+fn asked(portal: &Portal, from: usize) -> Vec<String> {
+    let line = |request: &String| request.lines().next().unwrap().replace(" HTTP/1.1", "").replace("/api/v1", "");
+    portal.requests()[from..].iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn options_select_what_is_acted_on() {
+    let portal = Portal::start(|line| match line.split(' ').next().unwrap() {
+        "GET" if line.contains("state=queued") => {
+            (200, json!({ "items": [{ "id": ONE, "name": "a", "state": "queued" }], "next_cursor": null }))
+        }
+        "GET" if line.contains("state=ended") || line.contains("/sweeps") => {
+            let ended = |id: &str| json!({ "id": id, "name": "b", "state": "ended", "tasks": 1, "released": 1 });
+            (200, json!({ "items": [ended(ONE), ended(TWO)], "next_cursor": null }))
+        }
+        "GET" => (200, json!({ "items": [], "next_cursor": null })),
+        "DELETE" if line.contains(TWO) => (409, json!({ "title": "It has not ended" })),
+        _ => (200, job("stopping", None, None)),
+    });
+    // A preview changes nothing, and says what a list says.
+    let (status, printed) = lyceum(&at(&portal), &["job", "cancel", "--tag", "x", "--dry-run", "-o", "name"], "").await;
+    assert_eq!((status, printed), (0, format!("{ONE}\n")));
+    let states = ["queued", "starting", "running"].map(|state| format!("GET /jobs?tag=x&state={state}&limit=500"));
+    assert_eq!(asked(&portal, 0), states);
+    // Without it, the same are acted on.
+    assert_eq!(lyceum(&at(&portal), &["job", "cancel", "--tag", "x"], "").await.0, 0);
+    assert_eq!(asked(&portal, 3)[3..], [format!("POST /jobs/{ONE}/cancel")]);
+    // One that fails does not keep the others from it.
+    let (status, printed) = lyceum(&at(&portal), &["job", "delete", "--owner", "*", "--group", "g"], "").await;
+    assert_eq!((status, printed), (1, format!("{ONE} was deleted\n1 of 2 failed")));
+    assert_eq!(asked(&portal, 7)[0], "GET /jobs?owner=*&group=g&state=ended&limit=500");
+    // The portal has no filter for the states of sweeps: none of these can be stopped.
+    let before = portal.requests().len();
+    assert_eq!(lyceum(&at(&portal), &["sweep", "stop", "--owner", "ada"], "").await.0, 0);
+    assert_eq!(asked(&portal, before), ["GET /sweeps?owner=ada&limit=500"]);
+    for wrong in [
+        &["job", "cancel"][..],
+        &["job", "cancel", ONE, "--tag", "x"],
+        &["session", "stop", "--group", "g", "--dry-run"],
+        &["sweep", "stop", "--state", "asleep"],
+        &["job", "list", "--columns", "id", "-o", "yaml"],
+    ] {
+        assert_eq!(lyceum(&at(&portal), wrong, "").await.0, 2, "{wrong:?}");
+    }
+    assert_eq!(asked(&portal, before).len(), 1, "none of this was asked for");
+    let columns = ["job", "list", "--state", "ended", "--columns", "name,id"];
+    assert_eq!(lyceum(&at(&portal), &columns, "").await.1, format!("NAME  ID\nb     {ONE}\nb     {TWO}\n"));
+    let (status, printed) =
+        lyceum(&at(&portal), &["job", "list", "--all", "--state", "ended", "--columns", "x"], "").await;
+    assert!(status == 2 && printed.ends_with("the columns are id, name, released, state, tasks"), "{printed}");
+}
+
+#[tokio::test]
+async fn a_name_will_do_where_it_is_one() {
+    let portal = Portal::start(|line| {
+        let item =
+            |id: &str, name: &str, state: &str| json!({ "id": id, "name": name, "state": state, "app": "jupyter" });
+        let (old, new) = (item(ONE, "resnet", "ended"), item(TWO, "resnet", "running"));
+        let items = match line {
+            line if line.contains("search=resnet") && line.contains("/sessions") => vec![new, old],
+            line if line.contains("search=resnet") => vec![item(ONE, "resnet", "ready"), item(TWO, "resnet", "failed")],
+            line if line.contains("search=") => vec![item(ONE, "resnet-2", "ended")],
+            _ => return (200, new),
+        };
+        (200, json!({ "items": items, "next_cursor": null }))
+    });
+    // The one that runs is meant, not those before it.
+    assert_eq!(lyceum(&at(&portal), &["session", "stop", "resnet"], "").await.0, 0);
+    assert_eq!(asked(&portal, 1)[0], format!("DELETE /sessions/{TWO}"));
+    let (status, printed) = lyceum(&at(&portal), &["dataset", "delete", "resnet"], "").await;
+    assert!(status == 65 && printed.contains(ONE) && printed.contains(TWO), "{printed}");
+    assert_eq!(lyceum(&at(&portal), &["session", "stop", "resnet-"], "").await.0, 66, "a part of a name is not one");
 }
 
 #[tokio::test]

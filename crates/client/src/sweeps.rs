@@ -10,8 +10,10 @@ use super::{
     api::{Api, Error, Result, SWEEPS},
     jobs::{Submit, body},
     line,
-    output::Output,
+    output::{Columns, Output},
+    selection::{Selected, SweepTargets, select},
     table,
+    wait::{self, Limit},
 };
 
 /// `lyceum sweep …`
@@ -29,24 +31,56 @@ pub enum SweepCommand {
     Submit(Box<SubmitSweep>),
     /// List your sweeps
     #[command(visible_alias = "ls")]
-    List,
+    List(SweepList),
     /// Show the tasks of a sweep and the best task
-    Show { id: String },
+    Show {
+        /// The id, its beginning or its end, or the name
+        id: String,
+    },
+    /// Wait until sweeps have ended; exit with 1 if a task did not succeed
+    Wait {
+        /// The ids, their beginnings or their ends, or names
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+        #[command(flatten)]
+        limit: Limit,
+    },
     /// Start no more tasks; running tasks continue
     Pause {
+        /// Ids, their beginnings or their ends, or names
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
     /// Resume a paused sweep
     Resume {
+        /// Ids, their beginnings or their ends, or names
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Cancel the running tasks of a sweep, and start no more tasks
-    Stop {
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-    },
+    /// Cancel the running tasks of sweeps, and start no more tasks
+    Stop(SweepTargets),
+    /// Delete ended sweeps; their jobs are kept
+    #[command(visible_alias = "rm")]
+    Delete(SweepTargets),
+}
+
+/// Which sweeps are listed.
+#[derive(Args, Debug)]
+pub struct SweepList {
+    /// Those of another user, or * for all users (operators)
+    #[arg(long)]
+    owner: Option<String>,
+    #[command(flatten)]
+    columns: Columns,
+}
+
+impl SweepArguments {
+    pub(super) fn parts(&mut self) -> (&mut Output, Option<&Columns>) {
+        match &self.command {
+            SweepCommand::List(list) => (&mut self.output, Some(&list.columns)),
+            _ => (&mut self.output, None),
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -123,18 +157,29 @@ pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Wri
                 return line(out, &text);
             }
             let mut sweep = api.post("/sweeps", &asked).await?;
-            if let Some(id) = sweep["id"].as_str().filter(|_| sweep["next_cursor"].is_string()) {
-                sweep = api.all(&format!("/sweeps/{id}"), &[]).await?;
+            if submit.job.wait {
+                sweep = wait::shown(wait::sweep(api, sweep, submit.job.limit).await, json, out)?;
             }
-            return show(out, json, &sweep);
+            return show(out, json, &whole(api, sweep).await?);
         }
-        SweepCommand::List => {
-            let items = api.newest(SWEEPS, &[]).await?;
-            if json {
-                return line(out, &json!({ "items": items }).to_string());
-            }
-            let sweeps: Vec<Sweep> = items.iter().map(read).collect::<Result<_>>()?;
-            return Ok(write!(out, "{}", table::sweeps(&sweeps))?);
+        SweepCommand::List(list) => {
+            let owner: Vec<(&str, &str)> = list.owner.iter().map(|owner| ("owner", owner.as_str())).collect();
+            return show_all(&api.newest(SWEEPS, &owner).await?, json, out);
+        }
+        SweepCommand::Wait { ids, limit } => {
+            return super::each(&ids, async |id| {
+                let id = api.id(SWEEPS, id).await?;
+                let latest = api.get(&format!("/sweeps/{id}"), &[]).await?;
+                let sweep = wait::shown(wait::sweep(api, latest, limit).await, json, out)?;
+                show(out, json, &whole(api, sweep).await?)
+            })
+            .await;
+        }
+        SweepCommand::Delete(targets) => {
+            return match select(api, SWEEPS, &targets, &["ended"]).await? {
+                Selected::Act(ids) => super::delete(api, SWEEPS, &ids, "", json, out).await,
+                Selected::List(items) => show_all(&items, json, out),
+            };
         }
         SweepCommand::Show { id } => {
             let id = api.id(SWEEPS, &id).await?;
@@ -143,7 +188,10 @@ pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Wri
         }
         SweepCommand::Pause { ids } => (ids, "pause"),
         SweepCommand::Resume { ids } => (ids, "resume"),
-        SweepCommand::Stop { ids } => (ids, "stop"),
+        SweepCommand::Stop(targets) => match select(api, SWEEPS, &targets, &["running", "paused"]).await? {
+            Selected::Act(ids) => (ids, "stop"),
+            Selected::List(items) => return show_all(&items, json, out),
+        },
     };
     super::each(&ids, async |id| {
         let id = api.id(SWEEPS, id).await?;
@@ -152,9 +200,25 @@ pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Wri
     .await
 }
 
+/// A sweep with all its tasks, where an answer has a part of them.
+async fn whole(api: &Api, sweep: Value) -> Result<Value> {
+    match sweep["id"].as_str().filter(|_| sweep["next_cursor"].is_string()) {
+        Some(id) => api.all(&format!("/sweeps/{id}"), &[]).await,
+        None => Ok(sweep),
+    }
+}
+
+fn show_all(items: &[Value], json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    if json {
+        return line(out, &json!({ "items": items }).to_string());
+    }
+    let sweeps: Vec<Sweep> = items.iter().map(read).collect::<Result<_>>()?;
+    Ok(write!(out, "{}", table::sweeps(&sweeps))?)
+}
+
 fn request(submit: &SubmitSweep) -> Result<Value> {
-    if !submit.job.after.is_empty() || submit.job.wait {
-        return Err(Error::Usage("--after and --wait can only be used for single jobs".to_owned()));
+    if !submit.job.after.is_empty() {
+        return Err(Error::Usage("--after can only be used for single jobs".to_owned()));
     }
     let mut asked = Map::new();
     let mut put = |key: &str, value: Option<Value>| asked.extend(value.map(|value| (key.to_owned(), value)));

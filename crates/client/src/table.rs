@@ -120,6 +120,34 @@ pub fn sweep(sweep: &Sweep) -> String {
     told + &columns(&rows)
 }
 
+/// How many tasks of a sweep are in which state, in a line.
+pub fn sweep_progress(sweep: &Value) -> String {
+    let states = sweep["states"].as_object().into_iter().flatten();
+    let states: Vec<String> = states.map(|(state, count)| format!("{count} {}", harmless(state))).collect();
+    let told = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+    state_line(sweep) + &told
+}
+
+/// The state of a sweep, a dataset or a model with its reason, in a line that begins with the id.
+pub fn state_line(item: &Value) -> String {
+    let text = |key: &str| harmless(item[key].as_str().unwrap_or_default());
+    let detail = Some(text("detail")).filter(|detail| !detail.is_empty());
+    let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
+    format!("{} {} is {}{detail}", text("id"), text("name"), text("state"))
+}
+
+/// Each dataset or model in a row: its columns are named as people name them, and as the API does.
+pub fn items(items: &[Value], shown: &[(&str, &str)]) -> String {
+    let length = id_length(items.iter().map(super::api::id_of).collect());
+    let head = shown.iter().map(|(head, _)| (*head).to_owned()).collect();
+    let cell = |item: &Value, key: &str| match &item[key] {
+        Value::String(id) if key == "id" => short(id, length),
+        value => word(value).unwrap_or_else(|| "-".to_owned()),
+    };
+    let rows = items.iter().map(|item| shown.iter().map(|(_, key)| cell(item, key)).collect());
+    columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+}
+
 /// What else is known of a job: a line for each of its properties that it has.
 pub fn facts(job: &Value) -> String {
     const SHOWN: [&str; 19] = [

@@ -25,7 +25,7 @@ struct Line {
 }
 
 pub(super) const ONE: &str = "0190a1b2-0000-7000-8000-000000000001";
-const TWO: &str = "0190a1b2-0000-7000-8000-000000000002";
+pub(super) const TWO: &str = "0190a1b2-0000-7000-8000-000000000002";
 
 fn session(id: &str, state: &str) -> Value {
     json!({"id": id, "owner": "ada", "app": "jupyter", "name": "resnet", "state": state, "reasons": [],
@@ -342,7 +342,8 @@ async fn gpus_are_listed_with_what_is_known_of_them() {
     let api = Api::new(Some(&portal.url), Some("secret")).unwrap();
     let told = async |json| {
         let output = Output { json, ..Output::default() };
-        let (mut out, arguments) = (Vec::new(), GpuArguments { output, command: gpus::GpuCommand::List });
+        let (mut out, arguments) =
+            (Vec::new(), GpuArguments { output, command: gpus::GpuCommand::List(Columns::default()) });
         gpus::run(&api, &arguments, &mut out).await.unwrap();
         String::from_utf8(out).unwrap()
     };

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     api::{Api, Error, Result},
     line,
-    output::Output,
+    output::{Columns, Output},
     table,
 };
 use lyceum_model::Timestamp;
@@ -31,6 +31,8 @@ pub struct UsageArguments {
     /// Your own usage, that of groups you manage, or that of all users; by default all that you may see
     #[arg(long, value_enum)]
     pub whose: Option<Subject>,
+    #[command(flatten)]
+    pub columns: Columns,
     #[command(flatten)]
     pub output: Output,
 }

@@ -1,5 +1,6 @@
-//! Waiting until a session runs or a job has ended, with a limit in time. A portal that is restarted meanwhile has
-//! ended nothing. A job's end becomes the exit status of the command: the program's own code, or 128 and the signal.
+//! Waiting until a session runs, a job or a sweep has ended, or a dataset or a model is ready, with a limit in time. A
+//! portal that is restarted meanwhile has ended nothing. A job's end becomes the exit status of the command: the
+//! program's own code, or 128 and the signal. What has no program ends with 0 or 1.
 
 use std::{future::Future, io::Write, time::Duration};
 
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     POLL_INTERVAL,
-    api::{Api, Error, JOBS, Job, Result, SESSIONS, Session},
+    api::{Api, Collection, Error, JOBS, Job, Result, SESSIONS, SWEEPS, Session},
     duration, line, log, print_status, table,
 };
 use lyceum_model::{Clock, SessionState, time::human_duration};
@@ -73,21 +74,65 @@ pub(super) async fn job(api: &Api, latest: Value, limit: Limit) -> Result<Waited
     until(api, JOBS.path(), latest, limit, judge).await
 }
 
-/// Prints the log of a job until its end.
-pub(super) async fn with_log(api: &Api, id: &str, limit: Limit, out: &mut (dyn Write + Send)) -> Result<Waited> {
+/// Waits until a sweep has ended. A task that did not succeed is a failure.
+pub(super) async fn sweep(api: &Api, latest: Value, limit: Limit) -> Result<Waited> {
+    let judge = |value: &Value| {
+        let sentence = table::sweep_progress(value);
+        let others = |(state, count): (&String, &Value)| *state != "succeeded" && count.as_u64().unwrap_or(0) > 0;
+        let has_failed = value["states"].as_object().is_some_and(|states| states.iter().any(others));
+        Ok(match value["state"].as_str() {
+            Some("ended") if has_failed => Verdict::Failed(Error::Ended(sentence)),
+            Some("ended") => Verdict::Done,
+            _ => Verdict::Wait(sentence),
+        })
+    };
+    until(api, SWEEPS.path(), latest, limit, judge).await
+}
+
+/// Waits until a dataset or a model has left the state of being made; any but the one that is wanted is a failure.
+async fn made(api: &Api, of: Collection, latest: Value, limit: Limit) -> Result<Waited> {
+    let judge = |value: &Value| {
+        let sentence = table::state_line(value);
+        Ok(match value["state"].as_str() {
+            Some("building" | "training") => Verdict::Wait(sentence),
+            Some("ready" | "trained") => Verdict::Done,
+            _ => Verdict::Failed(Error::Ended(sentence)),
+        })
+    };
+    until(api, of.path(), latest, limit, judge).await
+}
+
+/// Waits for a job, a dataset or a model. With `log`, the log of its job is printed there until its end.
+pub(super) async fn with_log(
+    api: &Api,
+    of: Collection,
+    id: &str,
+    log: Option<&mut (dyn Write + Send)>,
+    limit: Limit,
+) -> Result<Waited> {
+    let id = api.id(of, id).await?;
+    let path = format!("{}/{id}", of.path());
+    let mut latest = api.get(&path, &[]).await?;
+    let is_job = of.path() == JOBS.path();
+    let job = if is_job { Some(id.as_str()) } else { latest["job"].as_str() };
+    if let (Some(out), Some(job)) = (log, job) {
+        print_log(api, job, limit, out).await?;
+        // The log may end a moment before the job.
+        latest = api.get(&path, &[]).await?;
+    }
+    if is_job { self::job(api, latest, limit).await } else { made(api, of, latest, limit).await }
+}
+
+/// Prints the log of a job until its end, within the limit.
+async fn print_log(api: &Api, id: &str, limit: Limit, out: &mut (dyn Write + Send)) -> Result<()> {
     let followed = log::print_all(api, JOBS, id, out);
     match limit.timeout {
         Some(seconds) => {
             let time = Duration::from_secs(seconds.unsigned_abs());
-            match tokio::time::timeout(time, followed).await {
-                Ok(result) => result?,
-                Err(_) => return Err(late(seconds)),
-            }
+            tokio::time::timeout(time, followed).await.map_err(|_elapsed| late(seconds))?
         }
-        None => followed.await?,
+        None => followed.await,
     }
-    // The log may end a moment before the job.
-    job(api, api.get(&format!("/jobs/{id}"), &[]).await?, limit).await
 }
 
 fn late(seconds: i64) -> Error {
@@ -127,7 +172,7 @@ async fn until(
             Verdict::Done => return Ok(Waited { latest, failure: None }),
             Verdict::Failed(error) => return Ok(Waited { latest, failure: Some(error) }),
             Verdict::Wait(sentence) => {
-                let now = serde_json::json!([latest["state"], latest["reasons"], latest["attempt"]]);
+                let now = serde_json::json!([latest["state"], latest["reasons"], latest["attempt"], latest["states"]]);
                 if now != last {
                     print_status(format_args!("{sentence}"));
                     last = now;

@@ -207,7 +207,7 @@ async fn whole(portal: &Portal, sweep: Sweep, paging: &Paging) -> Result<SweepVi
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SweepParameters {
-    /// For operators: `*` for all users. By default, your own sweeps are listed.
+    /// For operators: a user name, or `*` for all users. By default, your own sweeps are listed.
     owner: Option<String>,
     /// The beginning or the end of the id.
     id: Option<String>,
@@ -232,24 +232,27 @@ pub async fn list(
 ) -> Result<Listed<SweepView>> {
     let paging = Paging::new(parameters.limit, parameters.cursor);
     let limit = paging.limit()?;
-    let all = match parameters.owner.as_deref() {
-        None | Some("") => false,
-        Some("*") if Role::Operator <= user.user.role => true,
-        Some("*") => return Err(Error::forbidden("Only operators can see other users' sweeps.")),
-        Some(_) => return Err(Error::field("owner", "invalid_value", "Must be * or omitted.")),
+    let owner = match parameters.owner.as_deref() {
+        None | Some("") => Some(user.id()),
+        Some(name) if name == user.user.name.as_str() => Some(user.id()),
+        Some(_) if user.user.role < Role::Operator => {
+            return Err(Error::forbidden("Only operators can see other users' sweeps."));
+        }
+        Some("*") => None,
+        Some(name) => Some(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user.id),
     };
     let id = id_asked(parameters.id.as_deref())?;
     let sorting = Sorting::asked(&SORT_COLUMNS, parameters.sort.as_deref())?;
     let position = sorting.position(&paging)?;
     let filter = SweepFilter {
-        owner: None,
+        owner,
         id: id.as_ref(),
         find: parameters.search.as_deref().unwrap_or_default(),
         sort: sorting.sort(&position),
         before: position.before,
         limit: limit + 1,
     };
-    let found = portal.sweeps.list(user.actor(), all, filter).await?;
+    let found = portal.sweeps.list(user.actor(), filter).await?;
     let found = found.into_iter().map(|(sweep, value)| (SweepView::from(sweep), value));
     Ok(sorting.listed(found.collect(), limit, |view: &SweepView| view.id))
 }

@@ -66,13 +66,14 @@ pub async fn list(
     let sorting = Sorting::of_page(&SORT_COLUMNS, &visit.sort);
     let position = sorting.position(&Paging::new(Some(PAGE_SIZE), visit.cursor.clone()))?;
     let filter = SweepFilter {
+        owner: Some(user.id()).filter(|_| !all),
         find: &find,
         sort: sorting.sort(&position),
         before: position.before,
         limit: PAGE_SIZE + 1,
         ..SweepFilter::default()
     };
-    let found = portal.sweeps.list(user.actor(), all, filter).await?;
+    let found = portal.sweeps.list(user.actor(), filter).await?;
     let found = sorting.listed(found, PAGE_SIZE, |sweep: &Sweep| sweep.id);
     let address = |sort: &str, cursor: &str| {
         let all = if all { "yes" } else { "" };

@@ -159,9 +159,10 @@ impl Sweeps {
         if sees { Ok(sweep) } else { Err(Error::NotFound) }
     }
 
-    /// Lists one's own sweeps, or for operators those of all users, each with the value that the list is sorted by.
-    pub async fn list(&self, actor: Actor<'_>, all: bool, filter: SweepFilter<'_>) -> Result<Vec<(Sweep, String)>> {
-        let owner = Some(actor.user.id).filter(|_| !(all && Role::Operator <= actor.user.role));
+    /// Lists one's own sweeps, or for operators those of the filter's owner, each with the value that the list is sorted
+    /// by.
+    pub async fn list(&self, actor: Actor<'_>, filter: SweepFilter<'_>) -> Result<Vec<(Sweep, String)>> {
+        let owner = if Role::Operator <= actor.user.role { filter.owner } else { Some(actor.user.id) };
         Ok(self.db.list_sweeps(SweepFilter { owner, ..filter }).await?)
     }
 

@@ -1,0 +1,99 @@
+//! `lyceum model …`: the models that a portal trained or imported, over its API. A training is a job: `lyceum job`
+//! cancels and resumes it.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{
+    api::{Api, MODELS, Result},
+    line,
+    output::{Columns, Output},
+    selection::{ModelTargets, Selected, select},
+    table,
+    wait::{self, Limit},
+};
+
+/// `lyceum model …`
+#[derive(Args, Debug)]
+pub struct ModelArguments {
+    #[command(flatten)]
+    pub output: Output,
+    #[command(subcommand)]
+    pub command: ModelCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ModelCommand {
+    /// List your models, and those that others share with you
+    #[command(visible_alias = "ls")]
+    List(Columns),
+    /// Show a model
+    Show {
+        /// The id, its beginning or its end, or the name
+        id: String,
+    },
+    /// Wait until models are trained
+    Wait {
+        /// The ids, their beginnings or their ends, or names
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+        /// Print the log of the training meanwhile
+        #[arg(long, conflicts_with_all = ["json", "output"])]
+        log: bool,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Remove models from the list, and with --files also their directories
+    #[command(visible_alias = "rm")]
+    Delete {
+        #[command(flatten)]
+        targets: ModelTargets,
+        /// Also delete their directories with checkpoints, curves and bundles
+        #[arg(long)]
+        files: bool,
+    },
+}
+
+pub(super) async fn run(api: &Api, arguments: ModelArguments, out: &mut (dyn Write + Send)) -> Result<()> {
+    let json = arguments.output.is_json();
+    match arguments.command {
+        ModelCommand::List(_) => list(&api.all(MODELS.path(), &[]).await?, json, out),
+        ModelCommand::Show { id } => {
+            let id = api.id(MODELS, &id).await?;
+            show(&api.get(&format!("/models/{id}"), &[]).await?, json, out)
+        }
+        ModelCommand::Wait { ids, log, limit } => {
+            super::each(&ids, async |id| {
+                let trained = wait::with_log(api, MODELS, id, log.then_some(&mut *out), limit).await;
+                show(&wait::shown(trained, json, out)?, json, out)
+            })
+            .await
+        }
+        ModelCommand::Delete { targets, files } => {
+            let ids = match select(api, MODELS, &targets, &["trained", "stopped", "failed"]).await? {
+                Selected::Act(ids) => ids,
+                Selected::List(items) => return list(&json!({ "items": items }), json, out),
+            };
+            super::delete(api, MODELS, &ids, if files { "?files=true" } else { "" }, json, out).await
+        }
+    }
+}
+
+fn list(answer: &Value, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    const SHOWN: [(&str, &str); 7] = [
+        ("ID", "id"),
+        ("NAME", "name"),
+        ("NETWORK", "network"),
+        ("STATE", "state"),
+        ("METRIC", "metric"),
+        ("BEST", "best"),
+        ("OWNER", "owner"),
+    ];
+    super::show_items(answer, &SHOWN, "no models", json, out)
+}
+
+fn show(model: &Value, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    line(out, &if json { model.to_string() } else { table::state_line(model) })
+}
