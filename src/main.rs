@@ -1,5 +1,7 @@
 //! The `lyceum` command: which subcommand was asked for, and one call each.
 
+mod examples;
+
 use std::{
     io::{self, Write},
     net::SocketAddr,
@@ -8,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use lyceum::{
     admin,
     app::App,
@@ -186,7 +188,8 @@ fn main() -> ExitCode {
         Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
         _ => {}
     }
-    match run(Command::parse()) {
+    let matches = examples::add_to(Command::command()).get_matches();
+    match run(Command::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())) {
         Ok(code) => code,
         // Whoever read our output has seen enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -234,7 +237,7 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Verb::Man { directory } => {
             std::fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
-            clap_mangen::generate_to(Command::command(), &directory)
+            clap_mangen::generate_to(examples::add_to(Command::command()), &directory)
                 .with_context(|| format!("writing manual pages into {}", directory.display()))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -365,7 +368,9 @@ mod tests {
     fn every_command_has_completions_and_a_manual_page() {
         Command::command().debug_assert();
         let folder = tempfile::tempdir().unwrap();
-        clap_mangen::generate_to(Command::command(), folder.path()).unwrap();
+        clap_mangen::generate_to(examples::add_to(Command::command()), folder.path()).unwrap();
+        let page = std::fs::read_to_string(folder.path().join("lyceum-job-submit.1")).unwrap();
+        assert!(page.contains("EXAMPLES"), "{page}");
         for page in ["lyceum.1", "lyceum-job-submit.1", "lyceum-api.1", "lyceum-admin-user-add.1"] {
             assert!(folder.path().join(page).is_file(), "{page}");
         }
