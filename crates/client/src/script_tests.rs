@@ -157,8 +157,8 @@ async fn options_select_what_is_acted_on() {
     // A preview changes nothing, and says what a list says.
     let (status, printed) = lyceum(&at(&portal), &["job", "cancel", "--tag", "x", "--dry-run", "-o", "name"], "").await;
     assert_eq!((status, printed), (0, format!("{ONE}\n")));
-    let states = ["queued", "starting", "running"].map(|state| format!("GET /jobs?tag=x&state={state}&limit=500"));
-    assert_eq!(asked(&portal, 0), states);
+    let filters = ["queued", "starting", "running"].map(|state| format!("GET /jobs?tag=x&state={state}&limit=500"));
+    assert_eq!(asked(&portal, 0), filters);
     // Without it, the same are acted on.
     assert_eq!(lyceum(&at(&portal), &["job", "cancel", "--tag", "x"], "").await.0, 0);
     assert_eq!(asked(&portal, 3)[3..], [format!("POST /jobs/{ONE}/cancel")]);
