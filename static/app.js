@@ -7,8 +7,12 @@ import { $, $$, announce, ask, bodyOf, element, enableCopying, refreshTimes, tar
 document.documentElement.classList.add("js");
 refreshTimes();
 enableCopying();
-setInterval(() => { if (!document.hidden) refreshTimes(); }, 1000);
-document.addEventListener("visibilitychange", () => { if (!document.hidden) refreshTimes(); });
+setInterval(() => {
+  if (!document.hidden) refreshTimes();
+}, 1000);
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) refreshTimes();
+});
 
 document.addEventListener("click", async (event) => {
   const button = targetOf(event).closest("[data-copy], [data-copy-from]");
@@ -22,7 +26,8 @@ document.addEventListener("click", async (event) => {
   }
   announce("Copied");
   button.classList.add("copied");
-  const icon = $("use", button), before = icon?.getAttribute("href");
+  const icon = $("use", button),
+    before = icon?.getAttribute("href");
   icon?.setAttribute("href", before.replace(/#.*/, "#check"));
   setTimeout(() => icon?.setAttribute("href", before), 1600);
 });
@@ -49,7 +54,9 @@ document.addEventListener("submit", async (event) => {
   // Sent once: a second press of the same form would only be answered with the same thing.
   if (form.dataset.sent) return event.preventDefault();
   form.dataset.sent = "yes";
-  setTimeout(() => { for (const one of $$("button[type=submit]", form)) one.disabled = true; });
+  setTimeout(() => {
+    for (const one of $$("button[type=submit]", form)) one.disabled = true;
+  });
 });
 
 // Back from another page, the browser may show this one as it was left.
@@ -70,30 +77,47 @@ menu?.addEventListener("click", () => {
 });
 
 // Keys that work anywhere but in fields: the palette is loaded when it is first asked for.
-const palette = $("[data-palette]"), script = palette?.dataset.palette;
+const palette = $("[data-palette]"),
+  script = palette?.dataset.palette;
 const openPalette = async () => (await import(script)).open();
 palette?.addEventListener("click", openPalette);
-const KEYS = [["Ctrl K or /", "Search pages, actions and everything with a name"], ["g then h, s, j, r, d, m", "Go to Home, Sessions, Jobs, Runs, Datasets or Models"],
-  ["n", "New session"], ["?", "Show these keys"]];
+const KEYS = [
+  ["Ctrl K or /", "Search pages, actions and everything with a name"],
+  ["g then h, s, j, r, d, m", "Go to Home, Sessions, Jobs, Runs, Datasets or Models"],
+  ["n", "New session"],
+  ["?", "Show these keys"],
+];
 const PLACES = { h: "/", s: "/sessions", j: "/jobs", r: "/runs", d: "/datasets", m: "/models" };
 let isGoing = false;
 document.addEventListener("keydown", (event) => {
   if (!palette || event.defaultPrevented || $("dialog[open]")) return;
   const isTyping = targetOf(event).closest("input, select, textarea, [contenteditable], [role=application]");
-  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); openPalette(); return; }
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    openPalette();
+    return;
+  }
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   const going = isGoing;
   isGoing = event.key === "g" && !going;
   if (going && PLACES[event.key]) location.assign(PLACES[event.key]);
-  else if (event.key === "/") { event.preventDefault(); openPalette(); }
-  else if (event.key === "n") location.assign("/sessions/new");
+  else if (event.key === "/") {
+    event.preventDefault();
+    openPalette();
+  } else if (event.key === "n") location.assign("/sessions/new");
   else if (event.key === "?") showKeys();
 });
 
 function showKeys() {
   const rows = KEYS.flatMap(([keys, what]) => [element("dt", {}, element("kbd", {}, keys)), element("dd", {}, what)]);
   const close = element("button", { class: "btn", type: "submit" }, "Close");
-  const dialog = element("dialog", { class: "keys", "aria-labelledby": "keys" }, element("h2", { id: "keys" }, "Keyboard shortcuts"), element("dl", {}, ...rows), element("form", { method: "dialog" }, close));
+  const dialog = element(
+    "dialog",
+    { class: "keys", "aria-labelledby": "keys" },
+    element("h2", { id: "keys" }, "Keyboard shortcuts"),
+    element("dl", {}, ...rows),
+    element("form", { method: "dialog" }, close),
+  );
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
@@ -102,7 +126,9 @@ function showKeys() {
 const theme = $("#theme-form");
 theme?.addEventListener("change", async (event) => {
   document.documentElement.dataset.theme = targetOf(event).value;
-  const answer = await fetch(theme.action, { method: "POST", body: bodyOf(theme), redirect: "manual" }).catch(() => null);
+  const answer = await fetch(theme.action, { method: "POST", body: bodyOf(theme), redirect: "manual" }).catch(
+    () => null,
+  );
   announce(answer && (answer.ok || answer.type === "opaqueredirect") ? "Theme saved" : "The theme could not be saved");
 });
 if (theme) $("button", theme).hidden = true;

@@ -27,7 +27,9 @@ export function element(name, attributes = {}, ...children) {
 // `45 s`, `12 min`, `1 h 12 min`, `3 d 4 h`: as the server writes it.
 export function humanDuration(seconds) {
   seconds = Math.max(0, Math.floor(seconds));
-  const days = Math.floor(seconds / 86400), hours = Math.floor(seconds / 3600) % 24, minutes = Math.floor(seconds / 60) % 60;
+  const days = Math.floor(seconds / 86400),
+    hours = Math.floor(seconds / 3600) % 24,
+    minutes = Math.floor(seconds / 60) % 60;
   if (days) return hours ? `${days} d ${hours} h` : `${days} d`;
   if (hours) return minutes ? `${hours} h ${minutes} min` : `${hours} h`;
   return minutes ? `${minutes} min` : `${seconds} s`;
@@ -50,7 +52,13 @@ export function humanSize(bytes) {
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const dayAndClock = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const dayAndClock = new Intl.DateTimeFormat(undefined, {
+  weekday: "short",
+  day: "numeric",
+  month: "short",
+  hour: "2-digit",
+  minute: "2-digit",
+});
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
 
 // The server's clock minus ours, so that a wrong clock here shifts no “time left”.
@@ -84,7 +92,8 @@ export function refreshTimes(within = document) {
   }
 }
 
-let title = globalThis.document?.title, mark = "";
+let title = globalThis.document?.title,
+  mark = "";
 
 // The page's own title, and before it how much there is to know: a tab shows little more.
 export function setTitle(words) {
@@ -106,10 +115,15 @@ export function backOff(delay, longest) {
     wait() {
       const time = next * (0.5 + Math.random());
       next = Math.min(next * 2, longest);
-      return new Promise((resolve) => { skip = resolve; setTimeout(resolve, time); });
+      return new Promise((resolve) => {
+        skip = resolve;
+        setTimeout(resolve, time);
+      });
     },
     skip: () => skip(),
-    reset() { next = delay; },
+    reset() {
+      next = delay;
+    },
   };
 }
 
@@ -117,11 +131,13 @@ export function backOff(delay, longest) {
 /** @returns {Promise<void>} */
 export function seen() {
   if (!document.hidden) return Promise.resolve();
-  return new Promise((resolve) => document.addEventListener("visibilitychange", function look() {
-    if (document.hidden) return;
-    document.removeEventListener("visibilitychange", look);
-    resolve();
-  }));
+  return new Promise((resolve) =>
+    document.addEventListener("visibilitychange", function look() {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", look);
+      resolve();
+    }),
+  );
 }
 
 // Says something to people who listen instead of looking.
@@ -142,8 +158,16 @@ export function ask(question, yes) {
     const go = element("button", { class: "btn primary", value: "yes" }, yes);
     const no = element("button", { class: "btn", value: "no" }, "No, go back");
     const words = element("p", { id: "question" }, question);
-    const dialog = element("dialog", { "aria-labelledby": "question" }, words, element("form", { method: "dialog" }, no, go));
-    dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue === "yes"); });
+    const dialog = element(
+      "dialog",
+      { "aria-labelledby": "question" },
+      words,
+      element("form", { method: "dialog" }, no, go),
+    );
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes");
+    });
     document.body.append(dialog);
     dialog.showModal();
     no.focus();

@@ -5,8 +5,10 @@
 import { $ } from "./dom.js";
 import { draw, follow, logNodes, nothing, once } from "./log.js";
 
-const log = $("[data-log]"), state = $("[data-log-state]");
-const search = $("[data-log-search]"), found = $("[data-log-found]");
+const log = $("[data-log]"),
+  state = $("[data-log-state]");
+const search = $("[data-log-search]"),
+  found = $("[data-log-found]");
 const count = Number(log.dataset.lines) || Infinity;
 let text = "";
 
@@ -18,7 +20,8 @@ function lines() {
 }
 
 function show() {
-  const some = lines(), isSearched = Boolean(search?.value.trim());
+  const some = lines(),
+    isSearched = Boolean(search?.value.trim());
   if (found) found.textContent = isSearched ? `${some.length} ${some.length === 1 ? "line" : "lines"}` : "";
   const shown = some ? some.join("\n") : text;
   draw(log, shown ? logNodes(shown) : [isSearched ? "No lines match." : nothing(log)]);
@@ -29,10 +32,16 @@ function hear(now) {
   text = now;
   if (due) return;
   due = true;
-  requestAnimationFrame(() => { due = false; show(); });
+  requestAnimationFrame(() => {
+    due = false;
+    show();
+  });
 }
 
 search?.addEventListener("input", show);
 log.scrollTop = log.scrollHeight;
-if (log.dataset.follow === "yes") follow(log.dataset.log, hear, (words) => { state.textContent = words; });
+if (log.dataset.follow === "yes")
+  follow(log.dataset.log, hear, (words) => {
+    state.textContent = words;
+  });
 else once(log.dataset.log, hear).catch(() => {});

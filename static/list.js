@@ -8,7 +8,8 @@ import { $, $$, announce, bodyOf, enableCopying, refreshTimes } from "./dom.js";
 // How long somebody may type on (ms).
 const TYPING = 250;
 
-const list = $("[data-list]"), filter = $("[data-filter]");
+const list = $("[data-list]"),
+  filter = $("[data-filter]");
 const noun = list?.dataset.list;
 const chosen = new Set();
 let [asked, typing] = [0, null];
@@ -53,7 +54,8 @@ async function load(href) {
 
 // Counts, and names what the buttons do.
 function count() {
-  const all = boxes(), picked = all.filter((box) => box.checked);
+  const all = boxes(),
+    picked = all.filter((box) => box.checked);
   const head = $("[data-all]", list);
   if (head) {
     head.closest("label").hidden = all.length === 0;

@@ -8,7 +8,8 @@ import { join } from "./stream.js";
 
 const stream = $("[data-stream]").dataset.stream;
 const pending = new Map();
-let leave = null, connected = false;
+let leave = null,
+  connected = false;
 // What this page shows is no older than this.
 let fresh = performance.timeOrigin;
 
@@ -36,7 +37,8 @@ function hearOfJob(id) {
   if (only ? only.dataset.job === id : $('[data-live="jobs"]')) soon("page", refreshPage);
 }
 
-let told = null, telling = null;
+let told = null,
+  telling = null;
 
 // Says what there is to say about the line itself, and nothing of a short break.
 function tell(what) {
@@ -50,10 +52,17 @@ function tell(what) {
 function show(what) {
   $("#line")?.remove();
   for (const card of $$("[data-card]")) card.classList.toggle("stale", what !== null);
-  if (what === "lost") document.body.append(element("p", { id: "line", class: "line", role: "status" }, "Not connected, trying again…"));
+  if (what === "lost")
+    document.body.append(element("p", { id: "line", class: "line", role: "status" }, "Not connected, trying again…"));
   if (what === "signed-out") {
     const next = encodeURIComponent(location.pathname + location.search);
-    const words = element("span", {}, "You are signed out. This page is no longer updated. ", element("a", { href: `/login?next=${next}` }, "Sign in"), " to continue.");
+    const words = element(
+      "span",
+      {},
+      "You are signed out. This page is no longer updated. ",
+      element("a", { href: `/login?next=${next}` }, "Sign in"),
+      " to continue.",
+    );
     $("#main").prepend(element("p", { id: "line", class: "note warn", role: "status" }, words));
   }
 }
@@ -61,11 +70,18 @@ function show(what) {
 // Many messages in a moment make one fetch; while one is under way, one more follows it.
 function soon(key, work) {
   const state = pending.get(key);
-  if (state) { state.again = true; return; }
+  if (state) {
+    state.again = true;
+    return;
+  }
   const mine = { again: false };
   pending.set(key, mine);
   setTimeout(async () => {
-    try { await work(); } catch (error) { console.warn("not refreshed:", error); }
+    try {
+      await work();
+    } catch (error) {
+      console.warn("not refreshed:", error);
+    }
     pending.delete(key);
     if (mine.again) soon(key, work);
   }, 150);
@@ -130,21 +146,36 @@ function replace(old, made) {
   enableCopying(made);
   old.replaceWith(made);
   if (!focused) return;
-  const heir = $$("a, button, input", made).find((candidate) => (same[0] && candidate.getAttribute("href") === same[0]) || (same[1] && candidate.getAttribute("aria-label") === same[1]));
+  const heir = $$("a, button, input", made).find(
+    (candidate) =>
+      (same[0] && candidate.getAttribute("href") === same[0]) ||
+      (same[1] && candidate.getAttribute("aria-label") === same[1]),
+  );
   (heir ?? $("a, button", made))?.focus();
 }
 
 // What a session uses changes without a message: looked at now and then while it runs.
-setInterval(() => {
-  if (document.hidden || !connected || !$('[data-card][data-state="running"], [data-card][data-state="starting"], [data-refresh]')) return;
-  const only = $("[data-session]");
-  if (only) soon(only.dataset.session, () => refreshCard(only.dataset.session));
-  else soon("page", refreshPage);
-}, $("[data-session]") ? 4000 : 12_000);
+setInterval(
+  () => {
+    if (
+      document.hidden ||
+      !connected ||
+      !$('[data-card][data-state="running"], [data-card][data-state="starting"], [data-refresh]')
+    )
+      return;
+    const only = $("[data-session]");
+    if (only) soon(only.dataset.session, () => refreshCard(only.dataset.session));
+    else soon("page", refreshPage);
+  },
+  $("[data-session]") ? 4000 : 12_000,
+);
 
 // A page that says so changes by itself: every so many seconds.
 const every = $("[data-every]")?.dataset.every;
-if (every) setInterval(() => { if (!document.hidden && connected) soon("page", refreshPage); }, 1000 * every);
+if (every)
+  setInterval(() => {
+    if (!document.hidden && connected) soon("page", refreshPage);
+  }, 1000 * every);
 
 function come(back) {
   if (document.hidden || leave) return;
@@ -158,7 +189,12 @@ function go() {
   connected = false;
 }
 
-document.addEventListener("visibilitychange", () => { if (document.hidden) go(); else come(true); });
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) go();
+  else come(true);
+});
 addEventListener("pagehide", go);
-addEventListener("pageshow", (event) => { if (event.persisted) come(true); });
+addEventListener("pageshow", (event) => {
+  if (event.persisted) come(true);
+});
 come(false);

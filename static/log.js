@@ -74,7 +74,8 @@ export async function once(address, hear) {
 
 // Turns the lines of an event stream into its events.
 export function eventReader(hear) {
-  let rest = "", event = {};
+  let rest = "",
+    event = {};
   return (piece) => {
     const lines = (rest + piece).split("\n");
     rest = lines.pop();
@@ -100,13 +101,18 @@ function words({ event, data }) {
 // Follows a log to its end: `hear` gets all of its text that a page holds, whenever it grew, and `say` how it stands.
 export async function follow(address, hear, say) {
   const pause = backOff(1000, 20_000);
-  let last = null, text = "";
+  let last = null,
+    text = "";
 
   // One reading of the stream; true when the log has come to its end.
   async function listen() {
     const request = new AbortController();
-    let silence = null, isOver = false;
-    const alive = () => { clearTimeout(silence); silence = setTimeout(() => request.abort(), SILENCE); };
+    let silence = null,
+      isOver = false;
+    const alive = () => {
+      clearTimeout(silence);
+      silence = setTimeout(() => request.abort(), SILENCE);
+    };
     const headers = { Accept: "text/event-stream", ...(last !== null && { "Last-Event-ID": last }) };
     const read = eventReader((event) => {
       if (event.event === "end") isOver = true;
@@ -115,7 +121,11 @@ export async function follow(address, hear, say) {
     });
     try {
       alive();
-      const answer = await fetch(last === null ? `${address}?tail=10000` : address, { headers, cache: "no-store", signal: request.signal });
+      const answer = await fetch(last === null ? `${address}?tail=10000` : address, {
+        headers,
+        cache: "no-store",
+        signal: request.signal,
+      });
       if (!answer.ok) throw new Error(`${answer.status}`);
       if (last === null) text = "";
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

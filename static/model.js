@@ -30,7 +30,9 @@ function progressed({ epoch, epochs, step, steps, seconds_left }) {
   const bar = $("#training progress");
   if (!bar) return;
   [bar.max, bar.value] = [steps, step];
-  const seconds = Math.round(seconds_left), hours = Math.floor(seconds / 3600), minutes = Math.floor(seconds / 60) % 60;
+  const seconds = Math.round(seconds_left),
+    hours = Math.floor(seconds / 3600),
+    minutes = Math.floor(seconds / 60) % 60;
   const left = hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
   $("#training-words").textContent = `Epoch ${epoch} of ${epochs}, step ${step} of ${steps}, about ${left} left`;
 }
@@ -38,7 +40,11 @@ function progressed({ epoch, epochs, step, steps, seconds_left }) {
 // The drawings come after the answer.
 const answer = $("#answer-state")?.dataset;
 if (answer && (answer.state === "waiting" || (answer.live === "true" && !$(".drawings")))) {
-  follow(answer.api, (test) => test.state !== answer.state || done(test) !== answer.done || (answer.state === "answered" && test.inspection));
+  follow(
+    answer.api,
+    (test) =>
+      test.state !== answer.state || done(test) !== answer.done || (answer.state === "answered" && test.inspection),
+  );
 }
 
 // What is looked at before a training: pictures first, layers afterwards.
@@ -49,7 +55,8 @@ if (preview?.state === "waiting") {
 
 // A model in fewer bits: each precision as it is measured.
 const precisions = $("#precisions")?.dataset;
-if (precisions?.state === "waiting") follow(precisions.api, (found) => found.state !== precisions.state || done(found) !== precisions.done);
+if (precisions?.state === "waiting")
+  follow(precisions.api, (found) => found.state !== precisions.state || done(found) !== precisions.done);
 
 const form = $("#ask");
 
@@ -62,7 +69,12 @@ async function ask(method, path, body, headers = {}) {
     body: body instanceof Blob ? body : body && JSON.stringify(body),
   });
   const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(said.errors?.map((fault) => fault.message).join(" ") || said.detail || `The portal returned status ${answer.status}.`);
+  if (!answer.ok)
+    throw new Error(
+      said.errors?.map((fault) => fault.message).join(" ") ||
+        said.detail ||
+        `The portal returned status ${answer.status}.`,
+    );
   return said;
 }
 
@@ -87,17 +99,21 @@ form?.addEventListener("submit", async (event) => {
   const files = [...$("#upload", form).files];
   if (files.length === 0) return;
   event.preventDefault();
-  const says = $("#upload-hint", form), button = $("button[type=submit]", form);
+  const says = $("#upload-hint", form),
+    button = $("button[type=submit]", form);
   says.textContent = "Uploading…";
   button.disabled = true;
   const infer = `/models/${form.dataset.model}/infer`;
   const asked = { snapshot: form.elements.snapshot.value, top: form.elements.top.value || 5 };
   const [file] = files;
   try {
-    const said = files.length === 1
-      // Some systems do not know what a file of theirs is.
-      ? await ask("POST", `${infer}?${new URLSearchParams({ ...asked, name: file.name })}`, file, { "Content-Type": file.type.startsWith("image/") ? file.type : "image/unknown" })
-      : await ask("POST", `${infer}?${new URLSearchParams(asked)}`, { path: await lay(files, says) });
+    const said =
+      files.length === 1
+        ? // Some systems do not know what a file of theirs is.
+          await ask("POST", `${infer}?${new URLSearchParams({ ...asked, name: file.name })}`, file, {
+            "Content-Type": file.type.startsWith("image/") ? file.type : "image/unknown",
+          })
+        : await ask("POST", `${infer}?${new URLSearchParams(asked)}`, { path: await lay(files, says) });
     location.assign(`/models/${form.dataset.model}/tests/${said.id}`);
   } catch (error) {
     says.textContent = error.message;
@@ -111,14 +127,22 @@ async function threshold(panel) {
   if (!answer?.ok) return;
   const { pictures, answered, right } = await answer.json();
   if (!pictures) return;
-  const slider = $("input", panel), mark = $(".cut", panel), says = $(".says", panel);
-  const line = (shares) => shares.map((share, at) => (share == null ? "" : `${at * 6} ${(114 - share * 108).toFixed(1)}`)).filter(Boolean);
+  const slider = $("input", panel),
+    mark = $(".cut", panel),
+    says = $(".says", panel);
+  const line = (shares) =>
+    shares.map((share, at) => (share == null ? "" : `${at * 6} ${(114 - share * 108).toFixed(1)}`)).filter(Boolean);
   const path = (points) => points.map((point, at) => `${at ? "L" : "M"}${point}`).join("");
   $(".answered.line", panel).setAttribute("d", path(line(answered.map((count) => count / pictures))));
-  $(".right.line", panel).setAttribute("d", path(line(answered.map((count, at) => (count ? right[at] / count : null)))));
+  $(".right.line", panel).setAttribute(
+    "d",
+    path(line(answered.map((count, at) => (count ? right[at] / count : null)))),
+  );
   const percent = (share) => `${(share * 100).toFixed(1)} %`;
   const show = () => {
-    const at = Number(slider.value), count = answered[at], wrong = count - right[at];
+    const at = Number(slider.value),
+      count = answered[at],
+      wrong = count - right[at];
     mark.setAttribute("x", at * 6 - 1);
     slider.setAttribute("aria-valuetext", `${at} %`);
     says.textContent = count

@@ -31,16 +31,32 @@ function draw() {
   clearTimeout(timer);
   timer = setTimeout(() => {
     const places = $$(".example", form);
-    const path = source() === "folder" ? value("path") : ["coco", "yolo", "voc", "cvat", "labelstudio", "kitti", "masks"].includes(source()) ? value("path") : "";
+    const path =
+      source() === "folder"
+        ? value("path")
+        : ["coco", "yolo", "voc", "cvat", "labelstudio", "kitti", "masks"].includes(source())
+          ? value("path")
+          : "";
     hint.textContent = "";
     for (const place of places) {
       place.hidden = true;
       if (!path) continue;
       const image = new Image();
       image.alt = `First image with ${place.dataset.resize}`;
-      image.onload = () => { place.replaceChildren(image); place.hidden = false; };
-      image.onerror = () => { hint.textContent = "No image found for a preview."; };
-      const asked = new URLSearchParams({ path, resize: place.dataset.resize, width: value("width"), height: value("height"), channels: value("channels") });
+      image.onload = () => {
+        place.replaceChildren(image);
+        place.hidden = false;
+      };
+      image.onerror = () => {
+        hint.textContent = "No image found for a preview.";
+      };
+      const asked = new URLSearchParams({
+        path,
+        resize: place.dataset.resize,
+        width: value("width"),
+        height: value("height"),
+        channels: value("channels"),
+      });
       image.src = `/api/v1/dataset-example?${asked}`;
     }
   }, 400);
@@ -62,7 +78,11 @@ const PIECE = 8 * 1024 * 1024;
 const upload = $("#upload", form);
 
 async function ask(method, path, body, headers = {}) {
-  const answer = await fetch(`/api/v1/files${path}`, { method, body, headers: { "X-CSRF-Token": upload.dataset.csrf, ...headers } });
+  const answer = await fetch(`/api/v1/files${path}`, {
+    method,
+    body,
+    headers: { "X-CSRF-Token": upload.dataset.csrf, ...headers },
+  });
   const said = answer.status === 204 ? {} : await answer.json();
   if (!answer.ok) throw new Error(said.detail ?? "The upload failed.");
   return said;
@@ -73,12 +93,18 @@ async function send(file) {
   await ask("POST", "/folders", JSON.stringify({ path: "~/uploads" }), json).catch(() => {});
   // The same file once more is the same upload, which goes on where it was.
   const key = `dataset-${file.name}-${file.size}-${file.lastModified}`.replace(/[^\x21-\x7e]/g, "_").slice(0, 255);
-  let at = await ask("POST", "/uploads", JSON.stringify({ path: `~/uploads/${file.name}`, size_bytes: file.size }), { ...json, "Idempotency-Key": key });
+  let at = await ask("POST", "/uploads", JSON.stringify({ path: `~/uploads/${file.name}`, size_bytes: file.size }), {
+    ...json,
+    "Idempotency-Key": key,
+  });
   const bar = $("#upload-progress");
   bar.hidden = false;
   while (at.offset_bytes < file.size) {
     const piece = file.slice(at.offset_bytes, at.offset_bytes + PIECE);
-    at = await ask("PATCH", `/uploads/${at.id}`, piece, { "Content-Type": "application/octet-stream", "Upload-Offset": String(at.offset_bytes) });
+    at = await ask("PATCH", `/uploads/${at.id}`, piece, {
+      "Content-Type": "application/octet-stream",
+      "Upload-Offset": String(at.offset_bytes),
+    });
     bar.value = at.offset_bytes / file.size;
   }
   return ask("POST", `/uploads/${at.id}/finish`);

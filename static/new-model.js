@@ -21,8 +21,10 @@ function show() {
 function choose() {
   const task = value("task");
   const network = form.elements.namedItem("network.name");
-  for (const option of network.options) option.hidden = option.disabled = !option.dataset.tasks.split(" ").includes(task);
-  if (network.selectedOptions[0]?.disabled) network.value = [...network.options].find((option) => !option.disabled).value;
+  for (const option of network.options)
+    option.hidden = option.disabled = !option.dataset.tasks.split(" ").includes(task);
+  if (network.selectedOptions[0]?.disabled)
+    network.value = [...network.options].find((option) => !option.disabled).value;
   const text = (template) => template.content.textContent;
   const examples = $$("template[data-task]", form);
   const program = $("#program", form);
@@ -37,7 +39,13 @@ function typed() {
     const field = form.elements.namedItem(`learning_rate.${name}`);
     const text = field?.value.trim();
     if (!text || field.closest("[hidden]")) continue;
-    asked[name] = name === "steps" ? text.split(/[\s,]+/).filter(Boolean).map(Number) : Number(text);
+    asked[name] =
+      name === "steps"
+        ? text
+            .split(/[\s,]+/)
+            .filter(Boolean)
+            .map(Number)
+        : Number(text);
   }
   return asked;
 }

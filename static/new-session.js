@@ -13,8 +13,13 @@ const custom = () => chosen("profile")?.value === "custom";
 for (const slider of $$("input[type=range]", form)) {
   const field = $(`#${slider.dataset.for}`);
   const bytes = "bytes" in slider.dataset;
-  const read = () => { const number = bytes ? parseSize(field.value) : Number(field.value); if (number != null) slider.value = number; };
-  slider.addEventListener("input", () => { field.value = bytes ? humanSize(Number(slider.value)) : slider.value; });
+  const read = () => {
+    const number = bytes ? parseSize(field.value) : Number(field.value);
+    if (number != null) slider.value = number;
+  };
+  slider.addEventListener("input", () => {
+    field.value = bytes ? humanSize(Number(slider.value)) : slider.value;
+  });
   field.addEventListener("input", read);
   read();
 }
@@ -25,48 +30,77 @@ const isJob = form.dataset.kind === "job";
 // Each program brings its own size: light where it has one, else the usual one. A size that somebody chose stays, as
 // long as the program can have it.
 let isChosen = false;
-for (const size of $$('[name="profile"]', form)) size.addEventListener("change", () => { isChosen = true; });
-for (const app of $$('[name="app"]', form)) app.addEventListener("change", () => {
-  const light = app.dataset.light === "yes", isOwn = chosen("profile")?.value === "app";
-  if (isChosen && !(isOwn && !light)) return;
-  const wanted = $(`[name="profile"][value="${light ? "app" : CSS.escape(form.dataset.size)}"]`, form);
-  if (wanted && !wanted.disabled) wanted.checked = true;
-});
+for (const size of $$('[name="profile"]', form))
+  size.addEventListener("change", () => {
+    isChosen = true;
+  });
+for (const app of $$('[name="app"]', form))
+  app.addEventListener("change", () => {
+    const light = app.dataset.light === "yes",
+      isOwn = chosen("profile")?.value === "app";
+    if (isChosen && !(isOwn && !light)) return;
+    const wanted = $(`[name="profile"][value="${light ? "app" : CSS.escape(form.dataset.size)}"]`, form);
+    if (wanted && !wanted.disabled) wanted.checked = true;
+  });
 
 function work() {
   const script = chosen("work")?.value === "script" ? $("#script", form).value : value("command");
-  const lines = value("variables").split("\n").filter((line) => line.includes("="));
-  const variables = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]));
+  const lines = value("variables")
+    .split("\n")
+    .filter((line) => line.includes("="));
+  const variables = Object.fromEntries(
+    lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]),
+  );
   const asked = { script };
   if (chosen("work")?.value === "script" && $("#sbatch", form)?.checked) asked.sbatch = true;
   if ($("#login_shell", form)?.checked) asked.login_shell = true;
   const words = chosen("work")?.value === "script" ? value("arguments").match(/"[^"]*"|'[^']*'|\S+/g) : null;
   if (words) asked.arguments = words.map((word) => word.replace(/^(["'])(.*)\1$/, "$2"));
-  for (const name of ["retries", "retry_wait_seconds", "nodes", "tasks_per_node"]) if (value(name)) asked[name] = Number(value(name));
+  for (const name of ["retries", "retry_wait_seconds", "nodes", "tasks_per_node"])
+    if (value(name)) asked[name] = Number(value(name));
   const after = value("after").split(/[ ,]+/).filter(Boolean);
   if (after.length) asked.after = after.map((job) => ({ job, needs: value("needs") }));
-  return { ...asked, ...(lines.length ? { variables } : {}), ...(value("log_directory") ? { log_directory: value("log_directory") } : {}) };
+  return {
+    ...asked,
+    ...(lines.length ? { variables } : {}),
+    ...(value("log_directory") ? { log_directory: value("log_directory") } : {}),
+  };
 }
 
 // Of a form that asks for many jobs: what is wrapped around the one; null for a single job.
 function several(job) {
   const sweep = {};
   if (value("array")) sweep.array = value("array");
-  const lines = value("parameters").split("\n").filter((line) => line.includes("="));
-  if (lines.length) sweep.parameters = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1).trim()]));
+  const lines = value("parameters")
+    .split("\n")
+    .filter((line) => line.includes("="));
+  if (lines.length)
+    sweep.parameters = Object.fromEntries(
+      lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1).trim()]),
+    );
   for (const name of ["trials", "repeat", "parallel"]) if (value(name)) sweep[name] = Number(value(name));
   if (!["array", "parameters", "trials", "repeat"].some((name) => name in sweep)) return null;
-  if (value("metric")) sweep.metric = { tag: value("metric"), goal: value("goal"), ...(value("stop_after_step") ? { stop_after_step: Number(value("stop_after_step")) } : {}) };
+  if (value("metric"))
+    sweep.metric = {
+      tag: value("metric"),
+      goal: value("goal"),
+      ...(value("stop_after_step") ? { stop_after_step: Number(value("stop_after_step")) } : {}),
+    };
   return { job, ...sweep };
 }
 
 // What is asked for, in the API's words.
 function request() {
-  const app = chosen("app"), size = chosen("profile");
+  const app = chosen("app"),
+    size = chosen("profile");
   /** @type {any} */
   const asked = isJob ? work() : { app: app?.value };
   if (custom()) {
-    asked.resources = { gpus: Number(value("gpus")) || 0, cpus: Number(value("cpus")), memory_bytes: parseSize(value("memory")) ?? 0 };
+    asked.resources = {
+      gpus: Number(value("gpus")) || 0,
+      cpus: Number(value("cpus")),
+      memory_bytes: parseSize(value("memory")) ?? 0,
+    };
     if (asked.resources.gpus && value("gpu_model")) asked.resources.gpu_model = value("gpu_model");
   } else if (size && size.value !== "app") asked.profile = size.value;
   if (value("name")) asked.name = value("name");
@@ -76,11 +110,17 @@ function request() {
     const environment = own && !/[/~]/.test(own) ? `~/${own}` : own || (asked.image ? "" : value("environment"));
     if (environment) asked.environment = environment;
   }
-  if (value("modules")) asked.modules = value("modules").split(/[\s,]+/).filter(Boolean);
+  if (value("modules"))
+    asked.modules = value("modules")
+      .split(/[\s,]+/)
+      .filter(Boolean);
   if (value("working_directory")) asked.working_directory = value("working_directory");
-  if (!isJob && app?.dataset.logs === "yes" && value("log_directory")) asked.options = { log_directory: value("log_directory") };
+  if (!isJob && app?.dataset.logs === "yes" && value("log_directory"))
+    asked.options = { log_directory: value("log_directory") };
   if (value("group")) asked.group = value("group");
-  const slurm = ["partition", "account", "qos", "reservation", "constraint"].filter(value).map((name) => [name, value(name)]);
+  const slurm = ["partition", "account", "qos", "reservation", "constraint"]
+    .filter(value)
+    .map((name) => [name, value(name)]);
   if (slurm.length) asked.slurm = Object.fromEntries(slurm);
   if (value("duration")) asked[isJob ? "time_limit_seconds" : "duration_seconds"] = Number(value("duration"));
   return asked;
@@ -103,11 +143,19 @@ $("#script-file", form)?.addEventListener("change", async (event) => {
 });
 
 function drawMeters() {
-  const size = chosen("profile")?.dataset, sums = request().resources;
+  const size = chosen("profile")?.dataset,
+    sums = request().resources;
   const isLight = chosen("profile")?.value === "app";
-  const asks = custom() ? { gpus: sums.gpus, cpus: sums.cpus, memory_bytes: sums.memory_bytes } : isLight ? { gpus: 0, cpus: 0, memory_bytes: Number(chosen("app")?.dataset.memory || 0) } : size ? { gpus: +size.gpus, cpus: +size.cpus, memory_bytes: +size.memory } : {};
+  const asks = custom()
+    ? { gpus: sums.gpus, cpus: sums.cpus, memory_bytes: sums.memory_bytes }
+    : isLight
+      ? { gpus: 0, cpus: 0, memory_bytes: Number(chosen("app")?.dataset.memory || 0) }
+      : size
+        ? { gpus: +size.gpus, cpus: +size.cpus, memory_bytes: +size.memory }
+        : {};
   for (const meter of $$("[data-meter][data-limit]")) {
-    const limit = Number(meter.dataset.limit), bar = $(".asked", meter);
+    const limit = Number(meter.dataset.limit),
+      bar = $(".asked", meter);
     if (!(meter.dataset.meter in asks) || !bar || !limit) continue;
     const used = Math.min(100, (Number(meter.dataset.used) / limit) * 100);
     bar.setAttribute("x", used);
@@ -118,8 +166,14 @@ function drawMeters() {
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 function drawCurl() {
-  const many = isJob ? several(request()) : null, path = many ? "sweeps" : isJob ? "jobs" : "sessions";
-  const lines = [`curl -X POST ${form.dataset.base}/api/v1/${path}`, `-H "Authorization: Bearer $LYCEUM_TOKEN"`, `-H 'Content-Type: application/json'`, `-d ${quoted(JSON.stringify(many ?? request(), null, 2))}`];
+  const many = isJob ? several(request()) : null,
+    path = many ? "sweeps" : isJob ? "jobs" : "sessions";
+  const lines = [
+    `curl -X POST ${form.dataset.base}/api/v1/${path}`,
+    `-H "Authorization: Bearer $LYCEUM_TOKEN"`,
+    `-H 'Content-Type: application/json'`,
+    `-d ${quoted(JSON.stringify(many ?? request(), null, 2))}`,
+  ];
   $("#curl").textContent = lines.join(" \\\n  ");
 }
 
@@ -140,35 +194,56 @@ async function ask() {
     // Whether it starts does not depend on the program, which may not be written yet.
     const asked = isJob && !("sbatch" in request()) ? { ...request(), script: "true" } : request();
     const many = isJob ? several(asked) : null;
-    const answer = await fetch(many ? "/api/v1/sweeps/preview" : isJob ? "/api/v1/jobs/admission" : "/api/v1/admission", {
-      method: "POST", signal: mine.signal, body: JSON.stringify(many ?? asked),
-      headers: { "Content-Type": "application/json", "X-CSRF-Token": value("csrf_token") },
-    });
+    const answer = await fetch(
+      many ? "/api/v1/sweeps/preview" : isJob ? "/api/v1/jobs/admission" : "/api/v1/admission",
+      {
+        method: "POST",
+        signal: mine.signal,
+        body: JSON.stringify(many ?? asked),
+        headers: { "Content-Type": "application/json", "X-CSRF-Token": value("csrf_token") },
+      },
+    );
     const said = await answer.json();
     if (answer.ok && many) {
-      const hours = (of, left) => `${Number(of.toPrecision(3))}${left == null ? "" : ` of ${Number(left.toPrecision(3))} left`}`;
-      const cost = [said.gpu_hours ? `${hours(said.gpu_hours, said.gpu_hours_left)} GPU-hours` : "", `${hours(said.cpu_hours, said.cpu_hours_left)} core-hours`].filter(Boolean).join(", ");
+      const hours = (of, left) =>
+        `${Number(of.toPrecision(3))}${left == null ? "" : ` of ${Number(left.toPrecision(3))} left`}`;
+      const cost = [
+        said.gpu_hours ? `${hours(said.gpu_hours, said.gpu_hours_left)} GPU-hours` : "",
+        `${hours(said.cpu_hours, said.cpu_hours_left)} core-hours`,
+      ]
+        .filter(Boolean)
+        .join(", ");
       const hints = (said.admission.reasons ?? []).map((reason) => reason.hint).join(" ");
       const kind = said.admission.outcome === "admit" && !said.fits_hours ? "wait" : said.admission.outcome;
-      const short = said.fits_hours ? "" : " Not all tasks fit into your remaining hours: the sweep pauses when they are used up.";
+      const short = said.fits_hours
+        ? ""
+        : " Not all tasks fit into your remaining hours: the sweep pauses when they are used up.";
       say(kind, `${said.tasks} tasks, ${said.parallel} at once`, `At most ${cost}.${short} ${hints}`);
     } else if (answer.ok) {
       const hints = (said.reasons ?? []).map((reason) => reason.hint).join(" ");
-      const start = said.outcome === "wait" && said.estimated_start ? ` Estimated start: ${clock.format(new Date(said.estimated_start))} at the latest.` : "";
+      const start =
+        said.outcome === "wait" && said.estimated_start
+          ? ` Estimated start: ${clock.format(new Date(said.estimated_start))} at the latest.`
+          : "";
       say(said.outcome, HEADLINES[said.outcome] ?? said.outcome, hints + start);
     } else if (answer.status === 422 || answer.status === 409) {
-      const wrong = [...(said.errors ?? []).map((error) => error.message), ...(said.reasons ?? []).map((reason) => reason.hint)];
+      const wrong = [
+        ...(said.errors ?? []).map((error) => error.message),
+        ...(said.reasons ?? []).map((reason) => reason.hint),
+      ];
       say("refuse", HEADLINES.refuse, wrong.join(" ") || said.detail || "");
     } else say("", "", said.detail ?? said.title ?? "");
   } catch (error) {
-    if (error.name !== "AbortError") say("", "", "The portal does not respond at the moment. You can still press Start.");
+    if (error.name !== "AbortError")
+      say("", "", "The portal does not respond at the moment. You can still press Start.");
   }
 }
 
 // Of a copy: which fields are no longer as they were.
 const original = new Map();
 function words(field) {
-  if (field.type === "checkbox" || field.type === "radio") return chosen(field.name)?.closest("label")?.textContent.trim().replace(/\s+/g, " ") ?? "";
+  if (field.type === "checkbox" || field.type === "radio")
+    return chosen(field.name)?.closest("label")?.textContent.trim().replace(/\s+/g, " ") ?? "";
   return field.tagName === "SELECT" ? (field.selectedOptions[0]?.textContent ?? "") : field.value;
 }
 function fields() {
@@ -184,13 +259,21 @@ function drawDifference() {
   if (!list) return;
   const changes = [...fields()].filter(([name, field]) => original.get(name) !== words(field));
   const lines = changes.map(([name, field]) => {
-    const line = document.createElement("li"), before = document.createElement("del"), after = document.createElement("ins");
+    const line = document.createElement("li"),
+      before = document.createElement("del"),
+      after = document.createElement("ins");
     before.textContent = original.get(name) || "blank";
     after.textContent = words(field) || "blank";
     line.append(`${label(field)}: `, before, " ", after);
     return line;
   });
-  if (!lines.length) lines.push(Object.assign(document.createElement("li"), { className: "muted", textContent: "No changes: this is an exact copy." }));
+  if (!lines.length)
+    lines.push(
+      Object.assign(document.createElement("li"), {
+        className: "muted",
+        textContent: "No changes: this is an exact copy.",
+      }),
+    );
   list.replaceChildren(...lines);
 }
 for (const [name, field] of fields()) original.set(name, words(field));

@@ -9,7 +9,9 @@ import { allowed, notify, offer, untold } from "./notify.js";
 import { join } from "./stream.js";
 
 const place = $("#notices");
-let leave = null, shown = "", asked = 0;
+let leave = null,
+  shown = "",
+  asked = 0;
 
 function hear(message) {
   if (message.type === "open" && message.user !== document.body.dataset.user) return draw("");
@@ -18,7 +20,9 @@ function hear(message) {
 
 async function refresh() {
   const mine = ++asked;
-  const answer = await fetch(allowed() ? "/notices?jobs=true" : "/notices", { headers: { Accept: "text/html" } }).catch(() => null);
+  const answer = await fetch(allowed() ? "/notices?jobs=true" : "/notices", { headers: { Accept: "text/html" } }).catch(
+    () => null,
+  );
   // The last question's answer counts.
   if (!answer?.ok || answer.redirected || mine !== asked) return;
   learnClock(answer);
@@ -57,7 +61,8 @@ function seeWhatIsHere() {
 }
 
 function send(form) {
-  const data = new FormData(form), seconds = Number(data.get("seconds")) || undefined;
+  const data = new FormData(form),
+    seconds = Number(data.get("seconds")) || undefined;
   return fetch(`/api/v1${form.getAttribute("action")}`, {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-CSRF-Token": String(data.get("csrf_token")) },
@@ -69,7 +74,8 @@ function send(form) {
 place.addEventListener("submit", async (event) => {
   event.preventDefault();
   event.stopPropagation();
-  const form = event.target, notice = form.closest("[data-notice]");
+  const form = event.target,
+    notice = form.closest("[data-notice]");
   const button = event.submitter;
   button.disabled = true;
   const answer = await send(form).catch(() => null);
@@ -80,7 +86,9 @@ place.addEventListener("submit", async (event) => {
   }
   const problem = await answer?.json().catch(() => null);
   $("[role=alert]", notice)?.remove();
-  $("p", notice).after(element("p", { role: "alert" }, problem?.detail ?? "The portal does not respond. Try again in a moment."));
+  $("p", notice).after(
+    element("p", { role: "alert" }, problem?.detail ?? "The portal does not respond. Try again in a moment."),
+  );
 });
 
 function come() {
@@ -103,7 +111,9 @@ function look() {
 
 document.addEventListener("visibilitychange", look);
 addEventListener("pagehide", go);
-addEventListener("pageshow", (event) => { if (event.persisted) come(); });
+addEventListener("pageshow", (event) => {
+  if (event.persisted) come();
+});
 const row = $("[data-notify]");
 if (row) offer(row, look);
 come();

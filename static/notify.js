@@ -12,11 +12,19 @@ const MEMORY = 200;
 
 // A browser that keeps nothing for us has no wishes either.
 function read(name) {
-  try { return localStorage.getItem(name); } catch { return null; }
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
 }
 
 function write(name, value) {
-  try { localStorage.setItem(name, value); } catch { /* it is asked again, then */ }
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    /* it is asked again, then */
+  }
 }
 
 export function allowed() {
@@ -39,7 +47,8 @@ export async function untold(keys) {
   const database = await store();
   try {
     return await new Promise((resolve, reject) => {
-      const change = database.transaction(TOLD, "readwrite"), kept = change.objectStore(TOLD);
+      const change = database.transaction(TOLD, "readwrite"),
+        kept = change.objectStore(TOLD);
       const asked = kept.get(TOLD);
       let fresh = [];
       asked.onsuccess = () => {
@@ -59,7 +68,11 @@ export async function untold(keys) {
 export function notify(title, body, tag, href) {
   try {
     const shown = new Notification(title, { body, tag });
-    shown.onclick = () => { focus(); location.assign(href); shown.close(); };
+    shown.onclick = () => {
+      focus();
+      location.assign(href);
+      shown.close();
+    };
   } catch {
     // Some browsers of phones know the word and cannot do it.
   }
@@ -67,7 +80,10 @@ export function notify(title, body, tag, href) {
 
 const STATES = {
   lacking: ["This browser cannot show notifications from this portal. Over plain HTTP, no browser can.", null],
-  denied: ["This browser blocks notifications from this portal. Allow them in the browser's settings for this page.", null],
+  denied: [
+    "This browser blocks notifications from this portal. Allow them in the browser's settings for this page.",
+    null,
+  ],
   off: ["Off in this browser.", "Switch on"],
   on: ["On in this browser, while a page of the portal is open.", "Switch off"],
 };

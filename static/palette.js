@@ -8,15 +8,28 @@ import { element } from "./dom.js";
 const SEARCH_DELAY = 120;
 
 const list = element("ul", { id: "palette-list", role: "listbox", "aria-label": "Results" });
-const field = element("input", { class: "input", type: "search", maxlength: 200, autocomplete: "off", spellcheck: "false", role: "combobox",
-  placeholder: "Search sessions, jobs, runs, datasets, models, pages", "aria-label": "Search", "aria-controls": "palette-list", "aria-expanded": "true" });
+const field = element("input", {
+  class: "input",
+  type: "search",
+  maxlength: 200,
+  autocomplete: "off",
+  spellcheck: "false",
+  role: "combobox",
+  placeholder: "Search sessions, jobs, runs, datasets, models, pages",
+  "aria-label": "Search",
+  "aria-controls": "palette-list",
+  "aria-expanded": "true",
+});
 const line = element("p", { class: "hint", role: "status" });
 const dialog = element("dialog", { id: "palette", "aria-label": "Search" }, field, list, line);
 document.body.append(dialog);
 
-let chosen = 0, asked = null, timer = null;
+let chosen = 0,
+  asked = null,
+  timer = null;
 // What is listed belongs to an earlier text; Enter then waits for the answer.
-let isStale = false, goesAtOnce = false;
+let isStale = false,
+  goesAtOnce = false;
 
 const options = () => [...list.children];
 
@@ -30,9 +43,19 @@ function choose(index) {
 }
 
 function draw(items) {
-  list.replaceChildren(...items.map((item, at) => element("li", { id: `found-${at}`, role: "option", "aria-selected": "false", "data-href": item.href },
-    element("span", { class: "chip" }, item.kind), " ", element("b", {}, element("bdi", {}, item.label)), " ",
-    item.detail ? element("span", { class: "muted" }, element("bdi", {}, item.detail)) : null)));
+  list.replaceChildren(
+    ...items.map((item, at) =>
+      element(
+        "li",
+        { id: `found-${at}`, role: "option", "aria-selected": "false", "data-href": item.href },
+        element("span", { class: "chip" }, item.kind),
+        " ",
+        element("b", {}, element("bdi", {}, item.label)),
+        " ",
+        item.detail ? element("span", { class: "muted" }, element("bdi", {}, item.detail)) : null,
+      ),
+    ),
+  );
   line.textContent = items.length ? "" : "No matches.";
   choose(0);
   isStale = false;
@@ -44,7 +67,10 @@ async function search() {
   asked?.abort();
   const mine = (asked = new AbortController());
   try {
-    const answer = await fetch(`/search?find=${encodeURIComponent(field.value.trim())}`, { headers: { Accept: "application/json" }, signal: mine.signal });
+    const answer = await fetch(`/search?find=${encodeURIComponent(field.value.trim())}`, {
+      headers: { Accept: "application/json" },
+      signal: mine.signal,
+    });
     if (!answer.ok || answer.redirected) throw new Error(String(answer.status));
     draw(await answer.json());
   } catch (error) {
@@ -67,13 +93,23 @@ field.addEventListener("input", () => {
 
 field.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (step) { event.preventDefault(); choose(chosen + step); }
-  if (event.key === "Enter" && isStale) { event.preventDefault(); goesAtOnce = true; }
-  else if (event.key === "Enter") { event.preventDefault(); go(options()[chosen], event.ctrlKey || event.metaKey); }
+  if (step) {
+    event.preventDefault();
+    choose(chosen + step);
+  }
+  if (event.key === "Enter" && isStale) {
+    event.preventDefault();
+    goesAtOnce = true;
+  } else if (event.key === "Enter") {
+    event.preventDefault();
+    go(options()[chosen], event.ctrlKey || event.metaKey);
+  }
 });
 list.addEventListener("click", (event) => go(event.target.closest("[data-href]"), event.ctrlKey || event.metaKey));
 
-dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+dialog.addEventListener("click", (event) => {
+  if (event.target === dialog) dialog.close();
+});
 
 export function open() {
   if (dialog.open) return;

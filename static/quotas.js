@@ -4,7 +4,9 @@
 
 import { $, $$ } from "./dom.js";
 
-const form = $("#selection"), all = $("#select-all"), said = $("#chosen");
+const form = $("#selection"),
+  all = $("#select-all"),
+  said = $("#chosen");
 const boxes = () => $$("input[name=user]", form);
 
 function tell() {

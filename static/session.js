@@ -4,8 +4,10 @@
 import { $ } from "./dom.js";
 import { draw, follow, logNodes, nothing, once } from "./log.js";
 
-const log = $("[data-log]"), state = $("[data-log-state]");
-let text = "", due = false;
+const log = $("[data-log]"),
+  state = $("[data-log-state]");
+let text = "",
+  due = false;
 
 function hear(now) {
   text = now;
@@ -19,6 +21,9 @@ function hear(now) {
 
 if (log) {
   log.scrollTop = log.scrollHeight;
-  if (log.dataset.follow === "yes") follow(log.dataset.log, hear, (words) => { state.textContent = words; });
+  if (log.dataset.follow === "yes")
+    follow(log.dataset.log, hear, (words) => {
+      state.textContent = words;
+    });
   else once(log.dataset.log, hear).catch(() => {});
 }

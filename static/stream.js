@@ -19,17 +19,26 @@ const NAME = "lyceum-events";
 function follow(hear) {
   // All browsers lose a portal that restarts in the same moment, and must not all come back so.
   const pause = backOff(2000, 30_000);
-  let closed = false, request = null;
+  let closed = false,
+    request = null;
   const hurry = () => pause.skip();
   addEventListener("online", hurry);
 
   async function attempt() {
     request = new AbortController();
     let silence = null;
-    const alive = () => { clearTimeout(silence); silence = setTimeout(() => request.abort(), SILENCE); };
+    const alive = () => {
+      clearTimeout(silence);
+      silence = setTimeout(() => request.abort(), SILENCE);
+    };
     alive();
     try {
-      const answer = await fetch("/events", { headers: { Accept: "text/event-stream" }, cache: "no-store", redirect: "manual", signal: request.signal });
+      const answer = await fetch("/events", {
+        headers: { Accept: "text/event-stream" },
+        cache: "no-store",
+        redirect: "manual",
+        signal: request.signal,
+      });
       if (answer.type === "opaqueredirect" || answer.status === 401) return "signed-out";
       if (!answer.ok) return "lost";
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -65,7 +74,13 @@ function follow(hear) {
     }
     removeEventListener("online", hurry);
   })();
-  return { close() { closed = true; request?.abort(); pause.skip(); } };
+  return {
+    close() {
+      closed = true;
+      request?.abort();
+      pause.skip();
+    },
+  };
 }
 
 // A line, what was last said about it, and when anything was.
@@ -77,15 +92,22 @@ function remember(tell) {
     tell(known.current(message));
   };
   known.current = (message = known.state) => message && { ...message, heard: known.heard };
-  known.open = () => { known.line ??= follow(hear); };
-  known.close = () => { known.line?.close(); known.line = known.state = null; };
+  known.open = () => {
+    known.line ??= follow(hear);
+  };
+  known.close = () => {
+    known.line?.close();
+    known.line = known.state = null;
+  };
   return known;
 }
 
 // In the shared worker: pages say `join` when they are seen and `leave` when they are not.
 function serve() {
   const ports = new Set();
-  const known = remember((message) => { for (const port of ports) port.postMessage(message); });
+  const known = remember((message) => {
+    for (const port of ports) port.postMessage(message);
+  });
   let leaving = null;
   globalThis.onconnect = ({ ports: [port] }) => {
     port.onmessage = ({ data }) => {
@@ -108,12 +130,20 @@ function joinWorker(address, hear) {
   const worker = new SharedWorker(address, { type: "module", name: NAME });
   const port = worker.port;
   let left = false;
-  let leave = () => { port.postMessage("leave"); port.close(); };
+  let leave = () => {
+    port.postMessage("leave");
+    port.close();
+  };
   // A browser that shares no modules says so here.
-  worker.onerror = () => { if (!left) leave = joinPages(hear); };
+  worker.onerror = () => {
+    if (!left) leave = joinPages(hear);
+  };
   port.onmessage = ({ data }) => hear(data);
   port.postMessage("join");
-  return () => { left = true; leave(); };
+  return () => {
+    left = true;
+    leave();
+  };
 }
 
 // Without a worker: whoever holds the lock has the stream and passes on what it says. Pages
@@ -125,19 +155,37 @@ function joinPages(hear) {
     return known.close;
   }
   const channel = new BroadcastChannel(NAME);
-  const known = remember((message) => { channel.postMessage(message); hear(message); });
+  const known = remember((message) => {
+    channel.postMessage(message);
+    hear(message);
+  });
   channel.onmessage = ({ data }) => {
     if (data !== "join") return hear(data);
-    if (known.state?.type === "signed-out") { known.close(); known.open(); }
-    else if (known.state) channel.postMessage(known.current());
+    if (known.state?.type === "signed-out") {
+      known.close();
+      known.open();
+    } else if (known.state) channel.postMessage(known.current());
   };
   const left = new AbortController();
   let done = null;
   navigator.locks
-    .request(NAME, { signal: left.signal }, () => new Promise((resolve) => { done = resolve; known.open(); }))
+    .request(
+      NAME,
+      { signal: left.signal },
+      () =>
+        new Promise((resolve) => {
+          done = resolve;
+          known.open();
+        }),
+    )
     .catch(() => {});
   channel.postMessage("join");
-  return () => { left.abort(); known.close(); channel.close(); done?.(); };
+  return () => {
+    left.abort();
+    known.close();
+    channel.close();
+    done?.();
+  };
 }
 
 // Hears the stream until the answer is called. `address` is this file's own, with its hash:

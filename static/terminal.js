@@ -9,25 +9,66 @@ import { FitAddon } from "./vendor/addon-fit.mjs";
 import { $, ask, backOff, element, seen } from "./dom.js";
 
 const DARK = {
-  background: "#11151b", foreground: "#d7dde6", cursor: "#93a5ff", cursorAccent: "#11151b", selectionBackground: "#3b4a86",
-  black: "#2a313c", red: "#ff8f86", green: "#5fd3a6", yellow: "#f0b657", blue: "#93a5ff", magenta: "#e08ad0", cyan: "#6cc3f0", white: "#d7dde6",
-  brightBlack: "#7f8a99", brightRed: "#ffb3ad", brightGreen: "#8ee6c3", brightYellow: "#ffd28a", brightBlue: "#b8c3ff", brightMagenta: "#f0b5e4", brightCyan: "#a0dbfa", brightWhite: "#ffffff",
+  background: "#11151b",
+  foreground: "#d7dde6",
+  cursor: "#93a5ff",
+  cursorAccent: "#11151b",
+  selectionBackground: "#3b4a86",
+  black: "#2a313c",
+  red: "#ff8f86",
+  green: "#5fd3a6",
+  yellow: "#f0b657",
+  blue: "#93a5ff",
+  magenta: "#e08ad0",
+  cyan: "#6cc3f0",
+  white: "#d7dde6",
+  brightBlack: "#7f8a99",
+  brightRed: "#ffb3ad",
+  brightGreen: "#8ee6c3",
+  brightYellow: "#ffd28a",
+  brightBlue: "#b8c3ff",
+  brightMagenta: "#f0b5e4",
+  brightCyan: "#a0dbfa",
+  brightWhite: "#ffffff",
 };
 const LIGHT = {
-  background: "#ffffff", foreground: "#1b2028", cursor: "#3651d4", cursorAccent: "#ffffff", selectionBackground: "#cdd6fb",
-  black: "#1b2028", red: "#b3261e", green: "#116a50", yellow: "#855300", blue: "#3651d4", magenta: "#96327f", cyan: "#09618f", white: "#566070",
-  brightBlack: "#6b7585", brightRed: "#c8382f", brightGreen: "#13795b", brightYellow: "#8f5a00", brightBlue: "#4a63dd", brightMagenta: "#a13b8f", brightCyan: "#0b6a9c", brightWhite: "#1b2028",
+  background: "#ffffff",
+  foreground: "#1b2028",
+  cursor: "#3651d4",
+  cursorAccent: "#ffffff",
+  selectionBackground: "#cdd6fb",
+  black: "#1b2028",
+  red: "#b3261e",
+  green: "#116a50",
+  yellow: "#855300",
+  blue: "#3651d4",
+  magenta: "#96327f",
+  cyan: "#09618f",
+  white: "#566070",
+  brightBlack: "#6b7585",
+  brightRed: "#c8382f",
+  brightGreen: "#13795b",
+  brightYellow: "#8f5a00",
+  brightBlue: "#4a63dd",
+  brightMagenta: "#a13b8f",
+  brightCyan: "#0b6a9c",
+  brightWhite: "#1b2028",
 };
 const light = matchMedia("(prefers-color-scheme: light)");
-const theme = () => ({ light: LIGHT, dark: DARK })[document.documentElement.dataset.theme] ?? (light.matches ? LIGHT : DARK);
-light.addEventListener("change", () => { for (const tab of open.values()) tab.terminal.options.theme = theme(); });
+const theme = () =>
+  ({ light: LIGHT, dark: DARK })[document.documentElement.dataset.theme] ?? (light.matches ? LIGHT : DARK);
+light.addEventListener("change", () => {
+  for (const tab of open.values()) tab.terminal.options.theme = theme();
+});
 
 // The close code of a terminal whose shell is gone; any other is a broken line.
 const ENDED = 1000;
 const SILENCE = 50_000;
 // As many as the agent opens.
 const MOST = 8;
-const tabs = $("#tabs"), screens = $("#screens"), link = $("#link");
+const tabs = $("#tabs"),
+  screens = $("#screens"),
+  link = $("#link");
 const open = new Map();
 let current = null;
 
@@ -36,12 +77,29 @@ class Tab {
     this.number = number;
     this.pause = backOff(500, 15_000);
     this.closed = false;
-    this.screen = element("div", { class: "screen", id: `screen-${number}`, role: "tabpanel", "aria-labelledby": `tab-${number}` });
-    this.button = element("button", { type: "button", role: "tab", id: `tab-${number}`, "aria-controls": `screen-${number}` }, `Terminal ${number}`);
+    this.screen = element("div", {
+      class: "screen",
+      id: `screen-${number}`,
+      role: "tabpanel",
+      "aria-labelledby": `tab-${number}`,
+    });
+    this.button = element(
+      "button",
+      { type: "button", role: "tab", id: `tab-${number}`, "aria-controls": `screen-${number}` },
+      `Terminal ${number}`,
+    );
     this.button.addEventListener("click", () => show(number));
     tabs.append(this.button);
     screens.append(this.screen);
-    this.terminal = new Terminal({ theme: theme(), fontFamily: 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace', fontSize: 14, lineHeight: 1.2, scrollback: 10_000, cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches, screenReaderMode: false });
+    this.terminal = new Terminal({
+      theme: theme(),
+      fontFamily: 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace',
+      fontSize: 14,
+      lineHeight: 1.2,
+      scrollback: 10_000,
+      cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
+      screenReaderMode: false,
+    });
     this.fit = new FitAddon();
     this.terminal.loadAddon(this.fit);
     this.terminal.open(this.screen);
@@ -50,7 +108,9 @@ class Tab {
     this.terminal.onData((text) => this.send(bytes.encode(text)));
     this.terminal.onBinary((text) => this.send(Uint8Array.from(text, (character) => character.charCodeAt(0))));
     this.terminal.onResize(() => this.sendSize());
-    this.terminal.onTitleChange((title) => { this.button.textContent = title.slice(0, 24) || `Terminal ${number}`; });
+    this.terminal.onTitleChange((title) => {
+      this.button.textContent = title.slice(0, 24) || `Terminal ${number}`;
+    });
     this.connect();
   }
 
@@ -107,7 +167,11 @@ class Tab {
     if (this.closed) return;
     this.closed = true;
     this.socket?.close();
-    const again = element("button", { type: "button", class: "btn small" }, open.size === 1 ? "New terminal" : "Close tab");
+    const again = element(
+      "button",
+      { type: "button", class: "btn small" },
+      open.size === 1 ? "New terminal" : "Close tab",
+    );
     again.addEventListener("click", () => this.remove());
     this.screen.append(element("div", { class: "ended-line", role: "status" }, words, again));
     report();
@@ -118,7 +182,8 @@ class Tab {
   // Ends its shell, after asking when that may still be doing something.
   async close() {
     const running = !this.closed;
-    if (running && !(await ask(`Close terminal ${this.number}? Programs running in it are ended.`, "Yes, close it"))) return;
+    if (running && !(await ask(`Close terminal ${this.number}? Programs running in it are ended.`, "Yes, close it")))
+      return;
     this.closed = true;
     if (running) await fetch(`./ptys/${this.number}`, { method: "DELETE" }).catch(() => {});
     this.socket?.close();
@@ -138,9 +203,18 @@ class Tab {
 // Whether the session still answers; once it does not, this page says why.
 async function alive() {
   try {
-    const answer = await fetch("./ptys", { headers: { Accept: "application/json" }, cache: "no-store", redirect: "manual" });
-    if (answer.type === "opaqueredirect" || [401, 404, 410].includes(answer.status)) { location.reload(); return false; }
-  } catch { /* the portal itself is away: try again */ }
+    const answer = await fetch("./ptys", {
+      headers: { Accept: "application/json" },
+      cache: "no-store",
+      redirect: "manual",
+    });
+    if (answer.type === "opaqueredirect" || [401, 404, 410].includes(answer.status)) {
+      location.reload();
+      return false;
+    }
+  } catch {
+    /* the portal itself is away: try again */
+  }
   return true;
 }
 
@@ -168,7 +242,10 @@ function show(number) {
 }
 
 function add(number) {
-  if (number == null) { number = 1; while (open.has(number)) number++; }
+  if (number == null) {
+    number = 1;
+    while (open.has(number)) number++;
+  }
   open.set(number, new Tab(number));
   show(number);
 }
@@ -183,12 +260,16 @@ tabs.addEventListener("keydown", (event) => {
 });
 $("#new-tab").addEventListener("click", () => add());
 $("#close-tab").addEventListener("click", () => open.get(current)?.close());
-new ResizeObserver(() => { for (const tab of open.values()) if (!tab.screen.hidden) tab.fit.fit(); }).observe(screens);
+new ResizeObserver(() => {
+  for (const tab of open.values()) if (!tab.screen.hidden) tab.fit.fit();
+}).observe(screens);
 
 let numbers = [];
 try {
   const answer = await fetch("./ptys", { headers: { Accept: "application/json" } });
   if (answer.ok) numbers = (await answer.json()).items.map((row) => row.terminal);
-} catch { /* none known: start with the first */ }
+} catch {
+  /* none known: start with the first */
+}
 for (const number of numbers.length ? numbers : [1]) add(number);
 show([...open.keys()][0]);

@@ -7,7 +7,11 @@ import { $, learnClock, refreshTimes, seen } from "./dom.js";
 let delay = 700;
 
 async function ready() {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual", cache: "no-store" });
+  const answer = await fetch(location.href, {
+    headers: { Accept: "text/html" },
+    redirect: "manual",
+    cache: "no-store",
+  });
   if (answer.type === "opaqueredirect") return true;
   learnClock(answer);
   if (answer.status === 503) {
@@ -31,7 +35,10 @@ while (true) {
   await new Promise((resolve) => setTimeout(resolve, delay));
   await seen();
   try {
-    if (await ready()) { location.reload(); break; }
+    if (await ready()) {
+      location.reload();
+      break;
+    }
     delay = Math.min(delay * 1.15, 4000);
   } catch {
     delay = Math.min(delay * 2, 10_000);

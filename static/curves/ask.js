@@ -50,11 +50,16 @@ export function csvAddress(base, source, { run, tag }) {
 }
 
 // What one call may ask for; the portal's own limits are a little above.
-const MOST_CURVES = 900, MOST_TAGS = 190, MOST_BUCKETS = 450_000;
+const MOST_CURVES = 900,
+  MOST_TAGS = 190,
+  MOST_BUCKETS = 450_000;
 
 // How many tags of so many sources one call may ask for.
 export function tagsOfACall(sources, points) {
-  return Math.max(1, Math.min(MOST_TAGS, Math.floor(Math.min(MOST_CURVES, MOST_BUCKETS / points) / Math.max(1, sources.length * 2))));
+  return Math.max(
+    1,
+    Math.min(MOST_TAGS, Math.floor(Math.min(MOST_CURVES, MOST_BUCKETS / points) / Math.max(1, sources.length * 2))),
+  );
 }
 
 // The tags of some charts.
@@ -78,7 +83,12 @@ export async function curvesOf(base, sources, tags, { points, ...more }, signal)
   const items = [];
   for (let from = 0; from < tags.length; from += share) {
     const body = { runs: sources.map(({ id }) => id), tags: tags.slice(from, from + share), points, ...more };
-    const answer = await asked(`${base}/curves`, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, signal });
+    const answer = await asked(`${base}/curves`, {
+      method: "POST",
+      body: JSON.stringify(body),
+      headers: { "Content-Type": "application/json" },
+      signal,
+    });
     items.push(...answer.items);
   }
   return items;

@@ -20,10 +20,19 @@ import { isLogX, rangesWith, readView, writeView, zoomUnit } from "./view.js";
 // `sources` are [{id, name, metrics}]; more than one are compared.
 export function makeBoard(root, base, sources) {
   const board = {
-    root, base, sources, kept: makeKept(), comparing: sources.length > 1 || "overlay" in root.dataset,
-    view: readView(location.search), palette: palette(root), cursor: null, lit: null,
+    root,
+    base,
+    sources,
+    kept: makeKept(),
+    comparing: sources.length > 1 || "overlay" in root.dataset,
+    view: readView(location.search),
+    palette: palette(root),
+    cursor: null,
+    lit: null,
     // What there is, in groups, and those of it that have a place on the page.
-    groups: [], charts: [], starts: new Map(),
+    groups: [],
+    charts: [],
+    starts: new Map(),
     // In a comparison, the runs that its filter leaves; null: all of them.
     narrowed: null,
     // And, where they are grouped, which group a run is in: {key, label, color, dash}.
@@ -33,17 +42,26 @@ export function makeBoard(root, base, sources) {
   };
   const [now, change] = [() => board.view, (view) => board.setView(view)];
   const toolbar = makeToolbar(now, change, (kind) => board.download(kind));
-  const layout = makeLayout(now, change, board.kept, () => { board.showView(); requestPaint(board.charts, true); });
+  const layout = makeLayout(now, change, board.kept, () => {
+    board.showView();
+    requestPaint(board.charts, true);
+  });
   root.append(toolbar.bar, layout.bar);
-  const feed = makeFeed(board), shelf = makeShelf(board);
-  onTheme(() => { board.palette = palette(root); requestPaint(board.charts, true); });
+  const feed = makeFeed(board),
+    shelf = makeShelf(board);
+  onTheme(() => {
+    board.palette = palette(root);
+    requestPaint(board.charts, true);
+  });
   board.paint = requestPaint;
   Object.assign(board, { schedule: feed.schedule, take: feed.take, refresh: feed.refresh });
 
   // What there is has changed: charts that are there already stay as they are.
   board.load = () => {
     board.starts = startsOf(sources);
-    const all = sources.flatMap((source) => source.metrics.runs.flatMap(({ run, tags }) => tags.map((tag) => ({ ...tag, run, source }))));
+    const all = sources.flatMap((source) =>
+      source.metrics.runs.flatMap(({ run, tags }) => tags.map((tag) => ({ ...tag, run, source }))),
+    );
     // A page may know of curves that say nothing there.
     const curves = all.filter(({ tag }) => !(root.dataset.hide ?? "").split(" ").includes(tag));
     board.groups = chartsOf(curves, { pair: !board.comparing });
@@ -68,7 +86,16 @@ export function makeBoard(root, base, sources) {
     board.showView();
     feed.bundle();
     clearTimeout(board.writing);
-    board.writing = setTimeout(() => root.isConnected && history.replaceState(history.state, "", `${location.pathname}${writeView(board.view, location.search, "overlay" in root.dataset)}${location.hash}`), 120);
+    board.writing = setTimeout(
+      () =>
+        root.isConnected &&
+        history.replaceState(
+          history.state,
+          "",
+          `${location.pathname}${writeView(board.view, location.search, "overlay" in root.dataset)}${location.hash}`,
+        ),
+      120,
+    );
     feed.schedule(view.smooth === before.smooth ? 0 : 150, true);
     requestPaint(board.charts);
   };
@@ -88,7 +115,8 @@ export function makeBoard(root, base, sources) {
     board.showView();
     announce(pinned.includes(about.id) ? `${about.title} unpinned` : `${about.title} pinned to the top`);
   };
-  board.setRange = (about, ends) => board.setView({ ...board.view, ranges: rangesWith(board.view.ranges, about.id, ends) });
+  board.setRange = (about, ends) =>
+    board.setView({ ...board.view, ranges: rangesWith(board.view.ranges, about.id, ends) });
   board.download = async (kind) => {
     if (await feed.settle()) saveCharts(board.charts, kind);
     else announce("Some charts could not be loaded. Nothing was downloaded.");
@@ -96,9 +124,12 @@ export function makeBoard(root, base, sources) {
 
   const ids = new Set(sources.map(({ id }) => id));
   // A filter speaks of runs alone, not of their groups.
-  board.isOff = (key) => board.view.off.includes(key) || (board.narrowed !== null && ids.has(key) && !board.narrowed.has(key));
+  board.isOff = (key) =>
+    board.view.off.includes(key) || (board.narrowed !== null && ids.has(key) && !board.narrowed.has(key));
   board.toggle = (key) => {
-    const off = board.view.off.includes(key) ? board.view.off.filter((other) => other !== key) : [...board.view.off, key];
+    const off = board.view.off.includes(key)
+      ? board.view.off.filter((other) => other !== key)
+      : [...board.view.off, key];
     board.setView({ ...board.view, off });
   };
   board.highlight = (key) => {
@@ -111,7 +142,9 @@ export function makeBoard(root, base, sources) {
   board.domainOf = (about) => board.view.zoom[zoomUnit(board.view, about.unit)] ?? null;
   board.setCursor = (chart, x = 0, y = null) => {
     board.cursor = chart && { chart, x, y, unit: board.unitOf(chart) };
-    requestAnimationFrame(() => { for (const other of board.charts) if (other.near) other.drawCursor(); });
+    requestAnimationFrame(() => {
+      for (const other of board.charts) if (other.near) other.drawCursor();
+    });
   };
   board.zoom = (chart, range) => {
     const zoom = { ...board.view.zoom };
@@ -120,16 +153,31 @@ export function makeBoard(root, base, sources) {
     else if (!(unit in zoom)) return;
     else delete zoom[unit];
     board.setView({ ...board.view, zoom });
-    announce(range ? `Zoomed to ${board.axisWord(chart.about.unit)} ${board.sayPlace(zoom[unit][0])} to ${board.sayPlace(zoom[unit][1])}` : "Zoom reset");
+    announce(
+      range
+        ? `Zoomed to ${board.axisWord(chart.about.unit)} ${board.sayPlace(zoom[unit][0])} to ${board.sayPlace(zoom[unit][1])}`
+        : "Zoom reset",
+    );
   };
 
-  board.placeOf = (line, step, wall) => ({ step, wall, relative: wall - (board.starts.get(line.source)?.get(line.run) ?? wall), metric: NaN })[board.view.x];
+  board.placeOf = (line, step, wall) =>
+    ({ step, wall, relative: wall - (board.starts.get(line.source)?.get(line.run) ?? wall), metric: NaN })[
+      board.view.x
+    ];
   board.axisWord = (unit) => ({ step: unit, relative: "after", wall: "at", metric: board.view.by })[board.view.x];
-  board.sayPlace = (x) => ({ step: () => (Number.isInteger(x) ? formatCount(x) : formatStep(x)), relative: () => formatElapsed(x), wall: () => formatMoment(x, 0), metric: () => formatValue(x) })[board.view.x]();
+  board.sayPlace = (x) =>
+    ({
+      step: () => (Number.isInteger(x) ? formatCount(x) : formatStep(x)),
+      relative: () => formatElapsed(x),
+      wall: () => formatMoment(x, 0),
+      metric: () => formatValue(x),
+    })[board.view.x]();
   // Checkpoints are written at steps: where epochs are counted they have no place.
   board.checkpointsOf = ({ parts, unit }) => {
     const lines = board.comparing || (unit === "epoch" && board.view.x === "step") ? [] : parts.slice(0, 1);
-    return lines.flatMap((line) => (line.source.metrics.checkpoints ?? []).map((checkpoint) => ({ line, ...checkpoint })));
+    return lines.flatMap((line) =>
+      (line.source.metrics.checkpoints ?? []).map((checkpoint) => ({ line, ...checkpoint })),
+    );
   };
   return board;
 }
@@ -140,14 +188,19 @@ function within([from, to], chart) {
   const byStep = chart.board.view.x === "step";
   const middle = (from + to) / 2;
   const half = Math.max(to - from, byStep ? 2 : 1e-3) / 2;
-  const [low, high] = chart.domain ? [Math.min(whole[0], chart.domain[0] - half), Math.max(whole[1], chart.domain[1] + half)] : whole;
+  const [low, high] = chart.domain
+    ? [Math.min(whole[0], chart.domain[0] - half), Math.max(whole[1], chart.domain[1] + half)]
+    : whole;
   const range = [Math.max(middle - half, low), Math.min(middle + half, high)];
   return byStep ? [Math.floor(range[0]), Math.ceil(range[1])] : range;
 }
 
 // When each run wrote its first point: relative times begin there.
 function startsOf(sources) {
-  const startOf = ({ run, tags }) => [run, tags.reduce((least, { first_wall_time }) => Math.min(least, first_wall_time ?? Infinity), Infinity)];
+  const startOf = ({ run, tags }) => [
+    run,
+    tags.reduce((least, { first_wall_time }) => Math.min(least, first_wall_time ?? Infinity), Infinity),
+  ];
   return new Map(sources.map((source) => [source, new Map(source.metrics.runs.map(startOf))]));
 }
 
@@ -159,7 +212,8 @@ function requestPaint(charts, far = false) {
     requestAnimationFrame(() => {
       const all = [...waiting];
       waiting.clear();
-      for (const [chart, far] of all) if (chart.figure.isConnected && (chart.near || (far && chart.scene))) paint(chart);
+      for (const [chart, far] of all)
+        if (chart.figure.isConnected && (chart.near || (far && chart.scene))) paint(chart);
     });
   }
   for (const chart of charts) waiting.set(chart, far || waiting.get(chart) === true);

@@ -12,7 +12,10 @@ export const MANY = 20;
 
 // The look of the line at this place among so many.
 export function look(at, among = 0) {
-  return { color: `c${(at % COLOURS) + 1}`, dash: among > MANY ? [] : DASHES[Math.floor(at / COLOURS) % DASHES.length] };
+  return {
+    color: `c${(at % COLOURS) + 1}`,
+    dash: among > MANY ? [] : DASHES[Math.floor(at / COLOURS) % DASHES.length],
+  };
 }
 
 // Parts of one thing: the training's line is blue, the validation's orange and dashed.
@@ -23,8 +26,17 @@ export function partLook(role, others) {
 }
 
 const NAMES = {
-  text: "--text", muted: "--muted", faint: "--muted", panel: "--panel", grid: "--line", axis: "--line-strong", cursor: "--muted",
-  bad: "--bad", attempt: "--warn", checkpoint: "--ok", accent: "--accent",
+  text: "--text",
+  muted: "--muted",
+  faint: "--muted",
+  panel: "--panel",
+  grid: "--line",
+  axis: "--line-strong",
+  cursor: "--muted",
+  bad: "--bad",
+  attempt: "--warn",
+  checkpoint: "--ok",
+  accent: "--accent",
 };
 
 // What the theme's colours are at the moment: a canvas knows no custom properties.
@@ -46,7 +58,10 @@ export function palette(within) {
 // Calls back when the theme changes, whoever changed it.
 export function onTheme(changed) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
-  new MutationObserver(changed).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  new MutationObserver(changed).observe(document.documentElement, {
+    attributes: true,
+    attributeFilter: ["data-theme"],
+  });
 }
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -54,7 +69,12 @@ const SVG = "http://www.w3.org/2000/svg";
 // A short piece of a line, for legends: `currentColor` of a class c1 … c10.
 export function sample({ color, dash }) {
   const svg = document.createElementNS(SVG, "svg");
-  for (const [name, value] of [["class", `swatch ${color}`], ["viewBox", "0 0 22 8"], ["aria-hidden", "true"]]) svg.setAttribute(name, value);
+  for (const [name, value] of [
+    ["class", `swatch ${color}`],
+    ["viewBox", "0 0 22 8"],
+    ["aria-hidden", "true"],
+  ])
+    svg.setAttribute(name, value);
   const line = document.createElementNS(SVG, "path");
   line.setAttribute("d", "M1 4h20");
   if (dash.length) line.setAttribute("stroke-dasharray", dash.join(" "));

@@ -22,10 +22,21 @@ const SPARK_POINTS = 40;
 
 // Answers the function that brings it up to date.
 export function makeComparison(board) {
-  const own = new Map(board.sources.map((source, at) => [source, { key: source.id, label: source.name, ...look(at, board.sources.length) }]));
+  const own = new Map(
+    board.sources.map((source, at) => [
+      source,
+      { key: source.id, label: source.name, ...look(at, board.sources.length) },
+    ]),
+  );
   // How each run looks: by itself, or as its group does.
   let [parts, buttons, grouped] = [own, new Map(), null];
-  const where = element("input", { type: "search", class: "input", placeholder: "lr < 0.01 and optimizer = adam", "aria-label": "Filter runs", "aria-describedby": "where-says" });
+  const where = element("input", {
+    type: "search",
+    class: "input",
+    placeholder: "lr < 0.01 and optimizer = adam",
+    "aria-label": "Filter runs",
+    "aria-describedby": "where-says",
+  });
   where.addEventListener("input", () => board.setView({ ...board.view, where: where.value }));
   const says = element("span", { class: "muted", id: "where-says", role: "status" });
   const [same, onlyDiffers] = tickbox("Only differing columns", (on) => board.setView({ ...board.view, same: !on }));
@@ -37,10 +48,31 @@ export function makeComparison(board) {
   const grouping = element("select", { class: "input", "aria-label": "Group runs" });
   grouping.addEventListener("change", () => board.setView({ ...board.view, group: grouping.value }));
   const legend = element("ul", { class: "keys", hidden: true });
-  const tools = element("div", { class: "curve-tools" }, element("div", { class: "filter-runs" }, where, says), element("div", { class: "which" }, same, grouping, element("div", { class: "segments", role: "radiogroup", "aria-label": "Value of each metric", title: BEST_RULE }, ...radios)));
-  const place = element("div", { class: "panel scroll-x results", tabindex: "0", role: "group", "aria-label": "Compared runs" });
+  const tools = element(
+    "div",
+    { class: "curve-tools" },
+    element("div", { class: "filter-runs" }, where, says),
+    element(
+      "div",
+      { class: "which" },
+      same,
+      grouping,
+      element(
+        "div",
+        { class: "segments", role: "radiogroup", "aria-label": "Value of each metric", title: BEST_RULE },
+        ...radios,
+      ),
+    ),
+  );
+  const place = element("div", {
+    class: "panel scroll-x results",
+    tabindex: "0",
+    role: "group",
+    "aria-label": "Compared runs",
+  });
   const plots = element("div", { class: "curve-grid plots" });
-  const parallel = makeParallel(board), scatter = makeScatter(board);
+  const parallel = makeParallel(board),
+    scatter = makeScatter(board);
   plots.append(parallel.figure, scatter.figure);
   board.root.querySelector("h2").after(tools, place, legend, plots);
   const sparks = new Map();
@@ -51,8 +83,17 @@ export function makeComparison(board) {
     sparked = key;
     const items = await curvesOf(board.base, board.sources, [tag], { x: "step", points: SPARK_POINTS }).catch(() => []);
     for (const source of board.sources) {
-      const item = items.find((item) => item.id === source.id && item.run === run) ?? items.find((item) => item.id === source.id);
-      if (item) sparks.set(source, spark(item.buckets.map(({ mean }) => mean), parts.get(source).color, `${label} of ${source.name}`));
+      const item =
+        items.find((item) => item.id === source.id && item.run === run) ?? items.find((item) => item.id === source.id);
+      if (item)
+        sparks.set(
+          source,
+          spark(
+            item.buckets.map(({ mean }) => mean),
+            parts.get(source).color,
+            `${label} of ${source.name}`,
+          ),
+        );
     }
     show();
   }
@@ -63,7 +104,10 @@ export function makeComparison(board) {
     const filter = filterOf(view.where, columns);
     const kept = filter.error ? rows : rows.filter(filter.test);
     const narrowed = kept.length === rows.length ? null : new Set(kept.map(({ id }) => id));
-    if (String([...(narrowed ?? [])]) !== String([...(board.narrowed ?? [])]) || (narrowed === null) !== (board.narrowed === null)) {
+    if (
+      String([...(narrowed ?? [])]) !== String([...(board.narrowed ?? [])]) ||
+      (narrowed === null) !== (board.narrowed === null)
+    ) {
       board.narrowed = narrowed;
       // The charts were asked before they knew.
       queueMicrotask(() => board.setView(board.view));
@@ -72,7 +116,10 @@ export function makeComparison(board) {
     where.setAttribute("aria-invalid", String(filter.error !== null));
     says.textContent = filter.error ?? (narrowed ? `${kept.length} of ${rows.length} runs` : `${rows.length} runs`);
     onlyDiffers.checked = !view.same;
-    group(rows, columns.filter(({ kind, differs }) => kind === "param" && differs));
+    group(
+      rows,
+      columns.filter(({ kind, differs }) => kind === "param" && differs),
+    );
     for (const radio of radios) radio.firstChild.checked = radio.firstChild.value === view.value;
     const params = columns.filter(({ kind, differs }) => kind === "param" && (view.same || differs));
     const metrics = columns.filter(({ kind }) => kind === "metric").slice(0, METRICS);
@@ -95,7 +142,9 @@ export function makeComparison(board) {
     const names = ["", ...params.map(({ label }) => label)];
     if (grouping.dataset.names !== names.join("\n")) {
       grouping.dataset.names = names.join("\n");
-      grouping.replaceChildren(...names.map((name) => element("option", { value: name }, name ? `by ${shorten(name, 30)}` : "Not grouped")));
+      grouping.replaceChildren(
+        ...names.map((name) => element("option", { value: name }, name ? `by ${shorten(name, 30)}` : "Not grouped")),
+      );
     }
     grouping.value = names.includes(view.group) ? view.group : "";
     grouping.hidden = names.length < 2;
@@ -105,11 +154,18 @@ export function makeComparison(board) {
     grouped = key;
     const looks = column ? looksOf(rows, column) : null;
     parts = looks ?? own;
-    buttons = new Map(board.sources.map((source) => [source, keyButton({ ...parts.get(source), key: source.id, label: source.name }, board)]));
+    buttons = new Map(
+      board.sources.map((source) => [
+        source,
+        keyButton({ ...parts.get(source), key: source.id, label: source.name }, board),
+      ]),
+    );
     board.groupOf = looks && ((line) => looks.get(line.source));
     const unique = looks ? [...new Map([...looks.values()].map((look) => [look.key, look])).values()] : [];
     legend.hidden = !looks;
-    legend.replaceChildren(...unique.map((look) => element("li", { class: "key" }, sample(look), element("bdi", {}, look.label))));
+    legend.replaceChildren(
+      ...unique.map((look) => element("li", { class: "key" }, sample(look), element("bdi", {}, look.label))),
+    );
     queueMicrotask(() => board.setView(board.view));
   }
 
@@ -121,26 +177,73 @@ export function makeComparison(board) {
       const at = sort.findIndex((other) => other === key || other === `-${key}`);
       const way = at < 0 ? null : sort[at].startsWith("-") ? "descending" : "ascending";
       const arrow = way === null ? "" : ` ${way === "ascending" ? "↑" : "↓"}${sort.length > 1 ? at + 1 : ""}`;
-      const button = element("button", { type: "button", "data-column": key, title: "Sort by this column; with Shift, as the second column" }, element("bdi", {}, label), arrow);
-      button.addEventListener("click", ({ shiftKey }) => board.setView({ ...board.view, sort: pressed(board.view.sort, key, shiftKey) }));
+      const button = element(
+        "button",
+        { type: "button", "data-column": key, title: "Sort by this column; with Shift, as the second column" },
+        element("bdi", {}, label),
+        arrow,
+      );
+      button.addEventListener("click", ({ shiftKey }) =>
+        board.setView({ ...board.view, sort: pressed(board.view.sort, key, shiftKey) }),
+      );
       return element("th", { scope: "col", class: numeric ? "n" : null, "aria-sort": way }, button);
     };
-    const bests = new Map(columns.filter(({ kind }) => kind === "metric").map((column) => [column.key, extreme(rows, column)]));
+    const bests = new Map(
+      columns.filter(({ kind }) => kind === "metric").map((column) => [column.key, extreme(rows, column)]),
+    );
     const base = rows.find(({ id }) => id === board.view.base) ?? null;
     const pin = (row) => {
-      const button = element("button", { type: "button", class: "pin", "aria-pressed": String(row === base), title: "Compare the other runs with this run", "aria-label": `Baseline ${row.name}` }, "Δ");
+      const button = element(
+        "button",
+        {
+          type: "button",
+          class: "pin",
+          "aria-pressed": String(row === base),
+          title: "Compare the other runs with this run",
+          "aria-label": `Baseline ${row.name}`,
+        },
+        "Δ",
+      );
       button.addEventListener("click", () => board.setView({ ...board.view, base: row === base ? "" : row.id }));
       return button;
     };
-    const body = rows.map((row) => element("tr", {},
-      element("th", { scope: "row" }, buttons.get(row.source), pin(row), element("a", { class: "open", href: `/runs/${row.id}`, "aria-label": `Open ${row.name}` }, "↗")),
-      ...(first ? [element("td", {}, sparks.get(row.source) ?? "")] : []),
-      ...columns.map((column) => cellOf(row, column, bests.get(column.key), base))));
-    const table = element("table", { "aria-label": "Results" },
-      element("thead", {}, element("tr", {}, head("name", "Run", false), ...(first ? [element("th", { scope: "col" }, element("bdi", {}, first.label))] : []), ...columns.map(({ key, label, numeric }) => head(key, label, numeric)))),
-      element("tbody", {}, ...body));
+    const body = rows.map((row) =>
+      element(
+        "tr",
+        {},
+        element(
+          "th",
+          { scope: "row" },
+          buttons.get(row.source),
+          pin(row),
+          element("a", { class: "open", href: `/runs/${row.id}`, "aria-label": `Open ${row.name}` }, "↗"),
+        ),
+        ...(first ? [element("td", {}, sparks.get(row.source) ?? "")] : []),
+        ...columns.map((column) => cellOf(row, column, bests.get(column.key), base)),
+      ),
+    );
+    const table = element(
+      "table",
+      { "aria-label": "Results" },
+      element(
+        "thead",
+        {},
+        element(
+          "tr",
+          {},
+          head("name", "Run", false),
+          ...(first ? [element("th", { scope: "col" }, element("bdi", {}, first.label))] : []),
+          ...columns.map(({ key, label, numeric }) => head(key, label, numeric)),
+        ),
+      ),
+      element("tbody", {}, ...body),
+    );
     place.replaceChildren(rows.length ? table : element("p", { class: "pad muted" }, "No runs match."));
-    if (focused && !focused.isConnected) ($(`[data-column="${CSS.escape(focused.dataset.column ?? "")}"]`, place) ?? $(`[aria-label="${CSS.escape(focused.getAttribute("aria-label") ?? "")}"]`, place))?.focus();
+    if (focused && !focused.isConnected)
+      (
+        $(`[data-column="${CSS.escape(focused.dataset.column ?? "")}"]`, place) ??
+        $(`[aria-label="${CSS.escape(focused.getAttribute("aria-label") ?? "")}"]`, place)
+      )?.focus();
     else focused?.focus?.({ preventScroll: true });
   }
   return show;
@@ -149,29 +252,57 @@ export function makeComparison(board) {
 // A value; the best of all rows is said by weight and a word, not by colour.
 function cellOf(row, { key, kind, numeric }, best, base) {
   const value = row.cells.get(key);
-  if (value === undefined || value === null) return element("td", { class: "n muted" }, kind === "metric" && value === null ? "not finite" : "–");
-  if (kind === "param") return element("td", { class: numeric ? "n" : null }, element("bdi", {}, numeric ? formatValue(value) : String(value)));
+  if (value === undefined || value === null)
+    return element("td", { class: "n muted" }, kind === "metric" && value === null ? "not finite" : "–");
+  if (kind === "param")
+    return element(
+      "td",
+      { class: numeric ? "n" : null },
+      element("bdi", {}, numeric ? formatValue(value) : String(value)),
+    );
   const isBest = best !== null && value === best;
   const other = base === null || base === row ? null : base.cells.get(key);
-  const delta = typeof other === "number" ? element("small", { class: "delta" }, `${value < other ? "−" : "+"}${formatValue(Math.abs(value - other))}`) : null;
-  return element("td", { class: "n" }, element(isBest ? "b" : "span", {}, formatValue(value)), element("small", { class: "muted" }, ` at ${formatStep(row.steps.get(key))}`), delta, isBest ? element("span", { class: "visually-hidden" }, " best") : null);
+  const delta =
+    typeof other === "number"
+      ? element("small", { class: "delta" }, `${value < other ? "−" : "+"}${formatValue(Math.abs(value - other))}`)
+      : null;
+  return element(
+    "td",
+    { class: "n" },
+    element(isBest ? "b" : "span", {}, formatValue(value)),
+    element("small", { class: "muted" }, ` at ${formatStep(row.steps.get(key))}`),
+    delta,
+    isBest ? element("span", { class: "visually-hidden" }, " best") : null,
+  );
 }
 
 // The look of each row's group, in the order of the values.
 function looksOf(rows, { key, label }) {
-  const values = [...new Map(sorted(rows, [key]).map((row) => [JSON.stringify(row.cells.get(key)), row.cells.get(key)])).entries()];
-  return new Map(rows.map((row) => {
-    const at = values.findIndex(([text]) => text === JSON.stringify(row.cells.get(key)));
-    const value = row.cells.get(key);
-    const count = rows.filter((other) => JSON.stringify(other.cells.get(key)) === values[at][0]).length;
-    const word = value === undefined || value === null ? `${label} not set` : `${label} = ${typeof value === "number" ? formatValue(value) : value}`;
-    return [row.source, { key: `group ${at}`, label: `${shorten(word, 48)}, ${count} ${count === 1 ? "run" : "runs"}`, ...look(at) }];
-  }));
+  const values = [
+    ...new Map(sorted(rows, [key]).map((row) => [JSON.stringify(row.cells.get(key)), row.cells.get(key)])).entries(),
+  ];
+  return new Map(
+    rows.map((row) => {
+      const at = values.findIndex(([text]) => text === JSON.stringify(row.cells.get(key)));
+      const value = row.cells.get(key);
+      const count = rows.filter((other) => JSON.stringify(other.cells.get(key)) === values[at][0]).length;
+      const word =
+        value === undefined || value === null
+          ? `${label} not set`
+          : `${label} = ${typeof value === "number" ? formatValue(value) : value}`;
+      return [
+        row.source,
+        { key: `group ${at}`, label: `${shorten(word, 48)}, ${count} ${count === 1 ? "run" : "runs"}`, ...look(at) },
+      ];
+    }),
+  );
 }
 
 function extreme(rows, { key, rule }) {
   const values = rows.map((row) => row.cells.get(key)).filter((value) => typeof value === "number");
-  return values.length < 2 ? null : values.reduce((best, value) => (rule === "min" ? Math.min(best, value) : Math.max(best, value)));
+  return values.length < 2
+    ? null
+    : values.reduce((best, value) => (rule === "min" ? Math.min(best, value) : Math.max(best, value)));
 }
 
 function tickbox(label, changed) {
@@ -184,7 +315,8 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export function svgElement(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) made.setAttribute(key, value);
+  for (const [key, value] of Object.entries(attributes))
+    if (value !== null && value !== undefined) made.setAttribute(key, value);
   made.append(...children);
   return made;
 }
@@ -195,9 +327,16 @@ function spark(values, color, label) {
   const [low, high] = [Math.min(...finite), Math.max(...finite)];
   let [d, down] = ["", false];
   for (const [at, value] of values.entries()) {
-    if (value === null) { down = false; continue; }
+    if (value === null) {
+      down = false;
+      continue;
+    }
     d += `${down ? "L" : "M"}${((at / Math.max(1, values.length - 1)) * 88 + 1).toFixed(1)} ${(21 - ((value - low) / (high - low || 1)) * 18).toFixed(1)}`;
     down = true;
   }
-  return svgElement("svg", { class: `spark-line ${color}`, viewBox: "0 0 90 24", role: "img", "aria-label": label }, svgElement("path", { d }));
+  return svgElement(
+    "svg",
+    { class: `spark-line ${color}`, viewBox: "0 0 90 24", role: "img", "aria-label": label },
+    svgElement("path", { d }),
+  );
 }

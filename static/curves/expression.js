@@ -13,7 +13,8 @@ export class Fault extends Error {
 const SIGNS = ["<=", ">=", "!=", "==", "!~", "=", "<", ">", "~"];
 const ENDS = new Set([..."()<>=!~,;\"'`"]);
 const WHICH = ["last", "best", "min", "max", "param", "metric"];
-const LONGEST = 2000, DEEPEST = 50;
+const LONGEST = 2000,
+  DEEPEST = 50;
 
 // {kind: "all"}, {kind: "named", text}, {kind: "compare", column: {which, text, at}, sign, value},
 // {kind: "not", inner}, {kind: "and" | "or", left, right}; each with the places `from` and `to` of its text.
@@ -63,7 +64,8 @@ export function parse(text) {
 
   function condition() {
     const first = peek();
-    if (first.kind !== "word" && first.kind !== "quoted") throw fault(`Unexpected ${told(first)}; expected a column or a part of a name.`);
+    if (first.kind !== "word" && first.kind !== "quoted")
+      throw fault(`Unexpected ${told(first)}; expected a column or a part of a name.`);
     take();
     let column = { which: null, text: first.text, at: first.at };
     if (first.kind === "word" && WHICH.includes(first.text.toLowerCase()) && peek().kind === "open") {
@@ -84,8 +86,13 @@ export function parse(text) {
     const isNothing = given.kind === "word" && given.text.toLowerCase() === "none";
     if (isNothing && sign !== "=" && sign !== "!=") throw fault("“none” can only be compared with = or !=.");
     take();
-    const number = given.kind === "word" && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(given.text) ? Number(given.text) : NaN;
-    const value = isNothing ? { nothing: true } : Number.isFinite(number) ? { number, text: given.text } : { text: given.text };
+    const number =
+      given.kind === "word" && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(given.text) ? Number(given.text) : NaN;
+    const value = isNothing
+      ? { nothing: true }
+      : Number.isFinite(number)
+        ? { number, text: given.text }
+        : { text: given.text };
     return { kind: "compare", column, sign, value, from: first.at, to: given.to };
   }
 
@@ -112,7 +119,7 @@ function tokensOf(characters) {
     else if (c === "(") put("open", 1);
     else if (c === ")") put("close", 1);
     else if (c === "," || c === ";") put("and", 1);
-    else if (c === "\"" || c === "'" || c === "`") {
+    else if (c === '"' || c === "'" || c === "`") {
       const end = characters.indexOf(c, at + 1);
       if (end < 0) throw new Fault(at + 1, `The quotation mark ${c} is not closed.`);
       put("quoted", end + 1 - at, characters.slice(at + 1, end).join(""));
@@ -133,18 +140,30 @@ function tokensOf(characters) {
 // Whether a row is picked. `cell(column)` is a number, a text, or null for nothing.
 export function picks(node, name, cell) {
   switch (node.kind) {
-    case "all": return true;
-    case "named": return name.toLowerCase().includes(node.text);
-    case "not": return !picks(node.inner, name, cell);
-    case "and": return picks(node.left, name, cell) && picks(node.right, name, cell);
-    case "or": return picks(node.left, name, cell) || picks(node.right, name, cell);
-    default: return compare(cell(node.column), node.sign, node.value);
+    case "all":
+      return true;
+    case "named":
+      return name.toLowerCase().includes(node.text);
+    case "not":
+      return !picks(node.inner, name, cell);
+    case "and":
+      return picks(node.left, name, cell) && picks(node.right, name, cell);
+    case "or":
+      return picks(node.left, name, cell) || picks(node.right, name, cell);
+    default:
+      return compare(cell(node.column), node.sign, node.value);
   }
 }
 
 const TESTS = {
-  "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
-  "=": (a, b) => a === b, "!=": (a, b) => a !== b, "~": (a, b) => a.includes(b), "!~": (a, b) => !a.includes(b),
+  "<": (a, b) => a < b,
+  "<=": (a, b) => a <= b,
+  ">": (a, b) => a > b,
+  ">=": (a, b) => a >= b,
+  "=": (a, b) => a === b,
+  "!=": (a, b) => a !== b,
+  "~": (a, b) => a.includes(b),
+  "!~": (a, b) => !a.includes(b),
 };
 
 function compare(cell, sign, value) {
@@ -153,7 +172,8 @@ function compare(cell, sign, value) {
     const both = isMissing && value.nothing === true;
     return sign === "=" ? both : sign === "!=" || sign === "!~" ? !both : false;
   }
-  if (typeof cell === "number" && value.number !== undefined && !sign.includes("~")) return TESTS[sign](cell, value.number);
+  if (typeof cell === "number" && value.number !== undefined && !sign.includes("~"))
+    return TESTS[sign](cell, value.number);
   return TESTS[sign](String(cell).toLowerCase(), value.text.toLowerCase());
 }
 
@@ -165,12 +185,19 @@ export function columnsOf(node) {
 
 // The conditions that all must hold, of an expression that is nothing but that.
 export function conditions(node) {
-  return node.kind === "and" ? [...conditions(node.left), ...conditions(node.right)] : node.kind === "all" ? [] : [node];
+  return node.kind === "and"
+    ? [...conditions(node.left), ...conditions(node.right)]
+    : node.kind === "all"
+      ? []
+      : [node];
 }
 
 // A name as the language reads it back.
 export function quoted(text) {
-  const isPlain = text !== "" && ![...text].some((c) => ENDS.has(c) || /\s/.test(c)) && !["and", "or", "not", "none"].includes(text.toLowerCase());
-  const mark = ["`", "\"", "'"].find((mark) => !text.includes(mark)) ?? "`";
+  const isPlain =
+    text !== "" &&
+    ![...text].some((c) => ENDS.has(c) || /\s/.test(c)) &&
+    !["and", "or", "not", "none"].includes(text.toLowerCase());
+  const mark = ["`", '"', "'"].find((mark) => !text.includes(mark)) ?? "`";
   return isPlain ? text : `${mark}${text}${mark}`;
 }

@@ -21,7 +21,10 @@ export function makeFeed(board) {
     if (due <= at && !anew) return;
     clearTimeout(timer);
     due = at;
-    timer = setTimeout(() => { due = Infinity; ask(); }, delay);
+    timer = setTimeout(() => {
+      due = Infinity;
+      ask();
+    }, delay);
   }
 
   // For a download also those that are not on the screen.
@@ -50,16 +53,18 @@ export function makeFeed(board) {
     const { signal } = request;
     board.root.setAttribute("aria-busy", "true");
     try {
-      await Promise.all(byWindow(wanted).map(async (charts) => {
-        const parameters = asked(charts[0].domain);
-        // The first charts are drawn while the others are still asked for.
-        for (const some of byCall(charts, tagsOfACall(board.sources, parameters.points))) {
-          const items = await curvesOf(board.base, board.sources, tagsOf(some), parameters, signal);
-          if (mine !== round) return;
-          const found = new Map(items.map((item) => [nameOf(item.id, item.run, item.tag), item]));
-          for (const chart of some) fill(chart, found);
-        }
-      }));
+      await Promise.all(
+        byWindow(wanted).map(async (charts) => {
+          const parameters = asked(charts[0].domain);
+          // The first charts are drawn while the others are still asked for.
+          for (const some of byCall(charts, tagsOfACall(board.sources, parameters.points))) {
+            const items = await curvesOf(board.base, board.sources, tagsOf(some), parameters, signal);
+            if (mine !== round) return;
+            const found = new Map(items.map((item) => [nameOf(item.id, item.run, item.tag), item]));
+            for (const chart of some) fill(chart, found);
+          }
+        }),
+      );
     } catch (error) {
       if (error.name === "AbortError" || mine !== round) return;
       for (const chart of wanted) chart.failed = error.message;
@@ -87,11 +92,29 @@ export function makeFeed(board) {
   }
 
   function fill(chart, found) {
-    draw(chart, chart.about.parts.flatMap((part) => {
-      const { source, run, tag, key, label, color, dash, role } = part;
-      const item = found.get(nameOf(source.id, run, tag));
-      return item ? [{ key, label, color, dash, role, source, run, tag, revision: item.revision ?? 0, data: columns(item, chart.about.kind !== "rate") }] : [];
-    }));
+    draw(
+      chart,
+      chart.about.parts.flatMap((part) => {
+        const { source, run, tag, key, label, color, dash, role } = part;
+        const item = found.get(nameOf(source.id, run, tag));
+        return item
+          ? [
+              {
+                key,
+                label,
+                color,
+                dash,
+                role,
+                source,
+                run,
+                tag,
+                revision: item.revision ?? 0,
+                data: columns(item, chart.about.kind !== "rate"),
+              },
+            ]
+          : [];
+      }),
+    );
   }
 
   function draw(chart, lines) {
@@ -107,7 +130,12 @@ export function makeFeed(board) {
   function bundle(charts = board.charts) {
     for (const chart of charts) {
       const { groupOf } = board;
-      chart.lines = groupOf ? bundled(chart.single.filter((line) => !board.isOff(line.key)), groupOf) : chart.single;
+      chart.lines = groupOf
+        ? bundled(
+            chart.single.filter((line) => !board.isOff(line.key)),
+            groupOf,
+          )
+        : chart.single;
     }
   }
 
@@ -118,7 +146,11 @@ export function makeFeed(board) {
 
   // Where points that come belong.
   function learnParts() {
-    parts = new Map(board.abouts().flatMap((about) => about.parts.map((part) => [nameOf(part.source.id, part.run, part.tag), { about, part }])));
+    parts = new Map(
+      board
+        .abouts()
+        .flatMap((about) => about.parts.map((part) => [nameOf(part.source.id, part.run, part.tag), { about, part }])),
+    );
   }
 
   // New points of the live stream, told since revision `before`. Answers whether all of them
@@ -127,7 +159,10 @@ export function makeFeed(board) {
     let known = true;
     for (const { run, tag, points } of curves) {
       const found = parts.get(nameOf(source.id, run, tag));
-      if (!found) { known = false; continue; }
+      if (!found) {
+        known = false;
+        continue;
+      }
       learn(found.part, points);
       const chart = board.charts.find(({ about }) => about === found.about);
       if (!chart) continue;
@@ -152,7 +187,8 @@ export function makeFeed(board) {
     if (inView.length === 0) return;
     // In a window the points before it, which smoothing needs, are not known.
     const mustAsk = chart.domain !== null && line.data.hasSmooth;
-    if (mustAsk || !extend(line.data, inView, place, board.view.smooth) || line.data.count > 2 * pointsOf(board)) chart.stale = true;
+    if (mustAsk || !extend(line.data, inView, place, board.view.smooth) || line.data.count > 2 * pointsOf(board))
+      chart.stale = true;
   }
   return { schedule, take, refresh, learnParts, bundle, settle };
 }

@@ -16,10 +16,19 @@ export function bundled(lines, groupOf) {
     const group = groupOf(line);
     // Training and validation of one tag, as Keras writes them, stay two.
     const key = `${group.key}\n${line.run}`;
-    if (!groups.has(key)) groups.set(key, { group: runs.length > 1 ? { ...group, label: `${group.label}, ${line.run}`, dash: line.dash } : group, lines: [] });
+    if (!groups.has(key))
+      groups.set(key, {
+        group: runs.length > 1 ? { ...group, label: `${group.label}, ${line.run}`, dash: line.dash } : group,
+        lines: [],
+      });
     groups.get(key).lines.push(line);
   }
-  return [...groups.values()].map(({ group, lines: members }) => ({ ...group, source: members[0].source, run: members[0].run, data: meanOf(members) }));
+  return [...groups.values()].map(({ group, lines: members }) => ({
+    ...group,
+    source: members[0].source,
+    run: members[0].run,
+    data: meanOf(members),
+  }));
 }
 
 // The columns of a line that is the mean of several.

@@ -14,10 +14,25 @@ const LIMIT = { color: "c7", dash: [4, 4] };
 const PLACES = 1000;
 
 const KINDS = [
-  { id: "cpu", name: "CPU (cores)", value: ({ cpus }) => cpus, most: ({ most_cpus }) => most_cpus, limit: ({ cpus }) => cpus },
-  { id: "memory", name: "Memory (GiB)", value: ({ memory_bytes }) => memory_bytes / GIB, limit: ({ memory_bytes }) => memory_bytes / GIB },
+  {
+    id: "cpu",
+    name: "CPU (cores)",
+    value: ({ cpus }) => cpus,
+    most: ({ most_cpus }) => most_cpus,
+    limit: ({ cpus }) => cpus,
+  },
+  {
+    id: "memory",
+    name: "Memory (GiB)",
+    value: ({ memory_bytes }) => memory_bytes / GIB,
+    limit: ({ memory_bytes }) => memory_bytes / GIB,
+  },
   { id: "gpu", name: "GPU use (%)", gpu: ({ utilisation }) => utilisation },
-  { id: "gpu-memory", name: "GPU memory (GiB)", gpu: ({ memory_bytes }) => (memory_bytes === null ? null : memory_bytes / GIB) },
+  {
+    id: "gpu-memory",
+    name: "GPU memory (GiB)",
+    gpu: ({ memory_bytes }) => (memory_bytes === null ? null : memory_bytes / GIB),
+  },
   { id: "gpu-temperature", name: "GPU temperature (°C)", gpu: ({ celsius }) => celsius },
   { id: "gpu-power", name: "GPU power (W)", gpu: ({ watts }) => watts },
 ];
@@ -25,13 +40,16 @@ const KINDS = [
 // Puts the charts on a board of one job, and keeps them fresh while it runs.
 export async function makeHardware(board, job) {
   const [source] = board.sources;
-  let attempts = [], places = [];
+  let attempts = [],
+    places = [];
   const abouts = new Map();
   for (;;) {
     try {
       [{ attempts }, places] = await Promise.all([hardwareOf(board.base, job), placesOf(board, source)]);
       show();
-    } catch { /* What was there stays; it is asked for again. */ }
+    } catch {
+      /* What was there stays; it is asked for again. */
+    }
     // The last stretch of an attempt is written at its end.
     if (attempts.length > 0 && attempts.every(({ ended_at }) => ended_at !== null)) return;
     await new Promise((resolve) => setTimeout(resolve, FRESH));
@@ -43,7 +61,15 @@ export async function makeHardware(board, job) {
     const charts = KINDS.flatMap((kind) => {
       const parts = partsOf(kind, attempts, source);
       if (parts.length === 0) return [];
-      if (!abouts.has(kind.id)) abouts.set(kind.id, { id: `hardware:${kind.id}`, name: kind.name, title: kind.name, unit: "step", kind: "other", local: () => linesOf(board, kind, attempts, abouts.get(kind.id).parts, places) });
+      if (!abouts.has(kind.id))
+        abouts.set(kind.id, {
+          id: `hardware:${kind.id}`,
+          name: kind.name,
+          title: kind.name,
+          unit: "step",
+          kind: "other",
+          local: () => linesOf(board, kind, attempts, abouts.get(kind.id).parts, places),
+        });
       return [Object.assign(abouts.get(kind.id), { parts })];
     });
     board.hardware = charts.length ? { name: "Hardware", charts } : null;
@@ -55,10 +81,19 @@ export async function makeHardware(board, job) {
 
 // Where time and step lie of the curve that is furthest: [[wall time, step], …].
 async function placesOf(board, source) {
-  const part = board.abouts().filter(({ unit }) => unit === "step").flatMap(({ parts }) => parts).reduce((most, part) => (!most || part.last_step > most.last_step ? part : most), null);
+  const part = board
+    .abouts()
+    .filter(({ unit }) => unit === "step")
+    .flatMap(({ parts }) => parts)
+    .reduce((most, part) => (!most || part.last_step > most.last_step ? part : most), null);
   if (!part) return [];
   const { buckets } = await curveOf(board.base, source, part, { x: "wall", points: PLACES });
-  return ordered(buckets.flatMap(({ first_x, last_x, first_step, last_step }) => [[first_x, first_step], [last_x, last_step]]));
+  return ordered(
+    buckets.flatMap(({ first_x, last_x, first_step, last_step }) => [
+      [first_x, first_step],
+      [last_x, last_step],
+    ]),
+  );
 }
 
 // In the order of time, each time once.
@@ -80,7 +115,21 @@ export function stepAt(places, at) {
 
 // The lines of a chart: what is used and what it may use, or one for each GPU.
 function partsOf(kind, attempts, source) {
-  const part = (tag, label, look) => ({ source, run: runOf(source), tag: `${kind.id} ${tag}`, key: `hardware:${kind.id}:${tag}`, label, ...look, of: tag, count: 0, nonfinite: 0, last: null, min: null, max: null, last_step: null });
+  const part = (tag, label, look) => ({
+    source,
+    run: runOf(source),
+    tag: `${kind.id} ${tag}`,
+    key: `hardware:${kind.id}:${tag}`,
+    label,
+    ...look,
+    of: tag,
+    count: 0,
+    nonfinite: 0,
+    last: null,
+    min: null,
+    max: null,
+    last_step: null,
+  });
   const found = [];
   if (kind.value) {
     found.push(part("used", "used", look(0)));
@@ -88,13 +137,20 @@ function partsOf(kind, attempts, source) {
   } else {
     const gpus = new Map(attempts.flatMap(({ gpus }) => gpus.map((gpu) => [gpu.uuid, gpu])));
     for (const { uuid, index, slice } of gpus.values()) {
-      const values = attempts.flatMap(({ stretches }) => stretches.flatMap(({ gpus = [] }) => gpus.filter((gpu) => gpu.uuid === uuid).map(kind.gpu)));
-      if (values.some((value) => value !== null)) found.push(part(uuid, `GPU ${index}${slice === undefined || slice === null ? "" : `:${slice}`}`, look(found.length)));
+      const values = attempts.flatMap(({ stretches }) =>
+        stretches.flatMap(({ gpus = [] }) => gpus.filter((gpu) => gpu.uuid === uuid).map(kind.gpu)),
+      );
+      if (values.some((value) => value !== null))
+        found.push(
+          part(uuid, `GPU ${index}${slice === undefined || slice === null ? "" : `:${slice}`}`, look(found.length)),
+        );
     }
   }
   if (attempts.length === 0) return [];
   for (const one of found) {
-    const values = attempts.flatMap((attempt) => attempt.stretches.map((stretch) => valueOf(kind, one.of, stretch, attempt))).filter((value) => value !== null);
+    const values = attempts
+      .flatMap((attempt) => attempt.stretches.map((stretch) => valueOf(kind, one.of, stretch, attempt)))
+      .filter((value) => value !== null);
     Object.assign(one, { count: values.length, last: values.at(-1) ?? null });
   }
   return found.filter(({ count }) => count > 0);
@@ -112,14 +168,17 @@ function valueOf(kind, of, stretch, attempt) {
 
 // Columns as series.js has them, a stretch a place; attempts are parted by a gap.
 function linesOf(board, kind, attempts, parts, places) {
-  const begin = Math.min(...attempts.flatMap(({ stretches }) => stretches.slice(0, 1).map(({ at }) => Date.parse(at) / 1000)));
+  const begin = Math.min(
+    ...attempts.flatMap(({ stretches }) => stretches.slice(0, 1).map(({ at }) => Date.parse(at) / 1000)),
+  );
   const start = Math.min(begin, ...[...(board.starts.get(board.sources[0])?.values() ?? [])]);
   const place = (wall) => ({ wall, relative: wall - start, step: stepAt(places, wall), metric: NaN })[board.view.x];
   // Its own times are no values of a curve.
   if (board.view.x === "metric") return [];
   return parts.map((part) => {
     const data = { count: 0, total: part.count, nonfinite: [], attempts: [], hasSmooth: false };
-    for (const name of ["x", "begin", "end", "mean", "low", "high", "lowX", "highX", "smooth", "points"]) data[name] = [];
+    for (const name of ["x", "begin", "end", "mean", "low", "high", "lowX", "highX", "smooth", "points"])
+      data[name] = [];
     const put = (x, value, most) => {
       for (const name of ["x", "begin", "end", "lowX", "highX"]) data[name].push(x);
       data.mean.push(value);
@@ -144,6 +203,8 @@ function linesOf(board, kind, attempts, parts, places) {
 
 // What was measured, as a table for a file.
 export function csvOf(lines) {
-  const rows = lines.flatMap(({ label, data }) => data.x.map((x, at) => [label, x, data.mean[at], data.high[at]]).filter(([, , value]) => !Number.isNaN(value)));
+  const rows = lines.flatMap(({ label, data }) =>
+    data.x.map((x, at) => [label, x, data.mean[at], data.high[at]]).filter(([, , value]) => !Number.isNaN(value)),
+  );
   return ["line,x,value,most", ...rows.map((row) => row.join(","))].join("\n");
 }

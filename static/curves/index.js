@@ -16,7 +16,8 @@ import { makeSummary } from "./summary.js";
 
 const API = "/api/v1";
 // How often runs that are compared are looked at while they grow (ms), and at most while they do not.
-const LOOK = 5000, LOOK_SELDOM = 60_000;
+const LOOK = 5000,
+  LOOK_SELDOM = 60_000;
 
 export async function start(root) {
   root.classList.add("curves");
@@ -32,17 +33,28 @@ export async function start(root) {
   const isOverlay = "overlay" in root.dataset;
   let sources = [];
   try {
-    const ids = root.dataset.kind === "job" ? [await written(root.dataset.id, said)] : (root.dataset.ids ?? root.dataset.id).split(",");
+    const ids =
+      root.dataset.kind === "job"
+        ? [await written(root.dataset.id, said)]
+        : (root.dataset.ids ?? root.dataset.id).split(",");
     sources = ids.map((id) => ({ id, name: root.dataset.name ?? id }));
-    await Promise.all(sources.map(async (source) => {
-      const isCompared = ids.length > 1 || isOverlay;
-      const [metrics, run] = await Promise.all([metricsOf(API, source), isCompared ? runOf(API, source) : null]);
-      Object.assign(source, { metrics, run, name: run?.name ?? source.name });
-    }));
+    await Promise.all(
+      sources.map(async (source) => {
+        const isCompared = ids.length > 1 || isOverlay;
+        const [metrics, run] = await Promise.all([metricsOf(API, source), isCompared ? runOf(API, source) : null]);
+        Object.assign(source, { metrics, run, name: run?.name ?? source.name });
+      }),
+    );
   } catch (error) {
     const again = element("button", { type: "button", class: "btn" }, "Try again");
     again.addEventListener("click", () => start(root));
-    root.replaceChildren(element("p", { class: "note bad", role: "alert" }, element("span", {}, `Failed to load the curves: ${error.message} `, again)));
+    root.replaceChildren(
+      element(
+        "p",
+        { class: "note bad", role: "alert" },
+        element("span", {}, `Failed to load the curves: ${error.message} `, again),
+      ),
+    );
     return;
   }
   said.nextElementSibling?.remove();
@@ -67,9 +79,15 @@ export async function start(root) {
 
 // Which line is whose, above all charts: a press switches a run off everywhere.
 function makeLegend(board) {
-  const buttons = board.sources.map((source, at) => keyButton({ key: source.id, label: source.name, ...look(at) }, board));
-  board.root.querySelector("h2").after(element("ul", { class: "keys" }, ...buttons.map((button) => element("li", {}, button))));
-  return () => { for (const button of buttons) button.setAttribute("aria-pressed", String(!board.isOff(button.dataset.key))); };
+  const buttons = board.sources.map((source, at) =>
+    keyButton({ key: source.id, label: source.name, ...look(at) }, board),
+  );
+  board.root
+    .querySelector("h2")
+    .after(element("ul", { class: "keys" }, ...buttons.map((button) => element("li", {}, button))));
+  return () => {
+    for (const button of buttons) button.setAttribute("aria-pressed", String(!board.isOff(button.dataset.key)));
+  };
 }
 
 // The id of a job's run, as soon as there is one.
@@ -97,7 +115,8 @@ function hardwareAlone(said, job) {
 // Runs of one name are told apart by the end of their ids.
 function unlike(sources) {
   for (const source of sources) {
-    if (sources.some((other) => other !== source && other.name === source.name)) source.label = `${source.name} ${source.id.slice(-4)}`;
+    if (sources.some((other) => other !== source && other.name === source.name))
+      source.label = `${source.name} ${source.id.slice(-4)}`;
   }
   for (const source of sources) source.name = source.label ?? source.name;
 }
@@ -110,8 +129,18 @@ function live(board) {
   const reload = (refresh, after = 500) => {
     reading ??= new Promise((resolve) => setTimeout(resolve, after))
       .then(() => metricsOf(API, source))
-      .then((metrics) => { source.metrics = metrics; board.load(); board.paint(board.charts); if (refresh) board.refresh(); }, () => {})
-      .finally(() => { reading = null; });
+      .then(
+        (metrics) => {
+          source.metrics = metrics;
+          board.load();
+          board.paint(board.charts);
+          if (refresh) board.refresh();
+        },
+        () => {},
+      )
+      .finally(() => {
+        reading = null;
+      });
   };
   follow(address, source.metrics.revision, (kind, data, id, before) => {
     if (kind === "points") {
@@ -137,9 +166,16 @@ function watch(board) {
     await seen();
     if (!board.root.isConnected) return;
     const before = growing.map((source) => source.metrics.revision);
-    await Promise.all(growing.map(async (source) => { source.metrics = await metricsOf(API, source).catch(() => source.metrics); }));
+    await Promise.all(
+      growing.map(async (source) => {
+        source.metrics = await metricsOf(API, source).catch(() => source.metrics);
+      }),
+    );
     const hasGrown = growing.some((source, at) => source.metrics.revision !== before[at]);
-    if (hasGrown) { board.load(); board.refresh(); }
+    if (hasGrown) {
+      board.load();
+      board.refresh();
+    }
     pause = hasGrown ? LOOK : Math.min(pause * 1.5, LOOK_SELDOM);
     setTimeout(look, pause);
   };

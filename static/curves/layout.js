@@ -13,26 +13,65 @@ let made = 0;
 
 // `change(view)` is called with the wanted view, `changed()` after something that is kept.
 export function makeLayout(view, change, kept, changed) {
-  const find = element("input", { type: "search", class: "input", placeholder: "Find charts", "aria-label": "Find charts" });
+  const find = element("input", {
+    type: "search",
+    class: "input",
+    placeholder: "Find charts",
+    "aria-label": "Find charts",
+  });
   find.addEventListener("input", () => change({ ...view(), find: find.value }));
   const boxes = element("ul", {});
   const picker = drop("Charts", boxes);
 
   const name = `size-${(made += 1)}`;
   const radios = SIZES.map((size) => {
-    const input = element("input", { type: "radio", name, value: size, "aria-label": `${size[0].toUpperCase()}${size.slice(1)} charts` });
-    input.addEventListener("change", () => { kept.set({ size }); changed(); });
-    return element("label", { title: input.getAttribute("aria-label") }, input, element("span", {}, size[0].toUpperCase()));
+    const input = element("input", {
+      type: "radio",
+      name,
+      value: size,
+      "aria-label": `${size[0].toUpperCase()}${size.slice(1)} charts`,
+    });
+    input.addEventListener("change", () => {
+      kept.set({ size });
+      changed();
+    });
+    return element(
+      "label",
+      { title: input.getAttribute("aria-label") },
+      input,
+      element("span", {}, size[0].toUpperCase()),
+    );
   });
   const sizes = element("div", { class: "segments", role: "radiogroup", "aria-label": "Chart size" }, ...radios);
 
-  const order = select("Tooltip order", ORDERS.map((value) => [value, ORDER_WORDS[value]]), (value) => kept.set({ order: value }));
-  const limit = select("Tooltip limit", LIMITS.map((value) => [String(value), String(value)]), (value) => kept.set({ limit: Number(value) }));
+  const order = select(
+    "Tooltip order",
+    ORDERS.map((value) => [value, ORDER_WORDS[value]]),
+    (value) => kept.set({ order: value }),
+  );
+  const limit = select(
+    "Tooltip limit",
+    LIMITS.map((value) => [String(value), String(value)]),
+    (value) => kept.set({ limit: Number(value) }),
+  );
   const tooltip = element("span", { class: "smooth" }, element("span", {}, "Tooltip"), order, limit);
 
   const link = element("button", { type: "button", class: "btn quiet", hidden: !navigator.clipboard }, "Copy link");
-  link.addEventListener("click", () => navigator.clipboard.writeText(location.href).then(() => announce("Link copied"), () => announce("Copying was blocked by the browser. Copy the address of this page instead.")));
-  const bar = element("div", { class: "curve-tools", role: "group", "aria-label": "Chart layout" }, find, picker, sizes, tooltip, link);
+  link.addEventListener("click", () =>
+    navigator.clipboard.writeText(location.href).then(
+      () => announce("Link copied"),
+      () => announce("Copying was blocked by the browser. Copy the address of this page instead."),
+    ),
+  );
+  const bar = element(
+    "div",
+    { class: "curve-tools", role: "group", "aria-label": "Chart layout" },
+    find,
+    picker,
+    sizes,
+    tooltip,
+    link,
+  );
 
   function show(now, charts) {
     const { size, order: by, limit: most } = kept.get();
@@ -45,13 +84,16 @@ export function makeLayout(view, change, kept, changed) {
     picker.hidden = names.length < 2 || names.length > MOST_PICKED;
     if (!picker.hidden && boxes.dataset.names !== names.join("\n")) {
       boxes.dataset.names = names.join("\n");
-      boxes.replaceChildren(...charts.map((chart) => {
-        const box = tick(chart.title, () => change({ ...view(), only: chosen() }));
-        box.input.value = chart.id;
-        return element("li", {}, box.label);
-      }));
+      boxes.replaceChildren(
+        ...charts.map((chart) => {
+          const box = tick(chart.title, () => change({ ...view(), only: chosen() }));
+          box.input.value = chart.id;
+          return element("li", {}, box.label);
+        }),
+      );
     }
-    for (const box of boxes.querySelectorAll("input")) box.checked = now.only.length === 0 || now.only.includes(box.value);
+    for (const box of boxes.querySelectorAll("input"))
+      box.checked = now.only.length === 0 || now.only.includes(box.value);
     picker.firstChild.textContent = now.only.length ? `Charts: ${now.only.length} of ${names.length}` : "Charts";
   }
 
@@ -65,7 +107,11 @@ export function makeLayout(view, change, kept, changed) {
 }
 
 function select(label, options, chosen) {
-  const made = element("select", { class: "input", "aria-label": label }, ...options.map(([value, word]) => element("option", { value }, word)));
+  const made = element(
+    "select",
+    { class: "input", "aria-label": label },
+    ...options.map(([value, word]) => element("option", { value }, word)),
+  );
   made.addEventListener("change", () => chosen(made.value));
   return made;
 }

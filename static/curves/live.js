@@ -15,10 +15,17 @@ export function follow(address, since, heard) {
   async function attempt() {
     request = new AbortController();
     let silence = null;
-    const alive = () => { clearTimeout(silence); silence = setTimeout(() => request.abort(), SILENCE); };
+    const alive = () => {
+      clearTimeout(silence);
+      silence = setTimeout(() => request.abort(), SILENCE);
+    };
     alive();
     try {
-      const answer = await fetch(address, { headers: { Accept: "text/event-stream", "Last-Event-ID": id }, cache: "no-store", signal: request.signal });
+      const answer = await fetch(address, {
+        headers: { Accept: "text/event-stream", "Last-Event-ID": id },
+        cache: "no-store",
+        signal: request.signal,
+      });
       if (answer.status === 401 || answer.status === 404) return false;
       if (!answer.ok) return true;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -46,13 +53,24 @@ export function follow(address, since, heard) {
     while (!closed && (await attempt()) && !closed) await pause.wait();
   }
   const look = () => {
-    if (document.hidden) { closed = true; request?.abort(); pause.skip(); }
-    else if (closed) { closed = false; run(); }
+    if (document.hidden) {
+      closed = true;
+      request?.abort();
+      pause.skip();
+    } else if (closed) {
+      closed = false;
+      run();
+    }
   };
   document.addEventListener("visibilitychange", look);
   if (document.hidden) closed = true;
   else run();
-  return () => { document.removeEventListener("visibilitychange", look); closed = true; request?.abort(); pause.skip(); };
+  return () => {
+    document.removeEventListener("visibilitychange", look);
+    closed = true;
+    request?.abort();
+    pause.skip();
+  };
 }
 
 // Takes pieces of an event stream and calls back with each whole event.

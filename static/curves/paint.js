@@ -7,9 +7,22 @@ const FACE = 'system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
 // What a mark looks like, as corners around its middle.
 const CORNERS = {
-  diamond: [[0, -4], [4, 0], [0, 4], [-4, 0]],
-  up: [[0, -4.5], [4.5, 3.5], [-4.5, 3.5]],
-  down: [[0, 4.5], [4.5, -3.5], [-4.5, -3.5]],
+  diamond: [
+    [0, -4],
+    [4, 0],
+    [0, 4],
+    [-4, 0],
+  ],
+  up: [
+    [0, -4.5],
+    [4.5, 3.5],
+    [-4.5, 3.5],
+  ],
+  down: [
+    [0, 4.5],
+    [4.5, -3.5],
+    [-4.5, -3.5],
+  ],
 };
 
 // Draws on a context whose unit is the CSS pixel. `all` false leaves the words out.
@@ -76,7 +89,10 @@ const DRAW = {
       context.stroke();
       return;
     }
-    trace(context, CORNERS[shape].flatMap(([dx, dy]) => [x + dx, y + dy]));
+    trace(
+      context,
+      CORNERS[shape].flatMap(([dx, dy]) => [x + dx, y + dy]),
+    );
     context.fill();
   },
   text(context, { x, y, anchor, text, bold, fill }, palette) {
@@ -92,7 +108,10 @@ function trace(context, points) {
   context.beginPath();
   let down = false;
   for (let at = 0; at < points.length; at += 2) {
-    if (Number.isNaN(points[at]) || Number.isNaN(points[at + 1])) { down = false; continue; }
+    if (Number.isNaN(points[at]) || Number.isNaN(points[at + 1])) {
+      down = false;
+      continue;
+    }
     if (down) context.lineTo(points[at], points[at + 1]);
     else context.moveTo(points[at], points[at + 1]);
     down = true;
@@ -103,20 +122,29 @@ function trace(context, points) {
 // and are escaped.
 export function svgOf(scene, palette, { title = "", legend = [] } = {}) {
   const head = title ? 22 : 0;
-  const [width, height] = [Math.ceil(scene.width), Math.ceil(scene.height) + head + (legend.length ? 18 * Math.ceil(legend.length / 4) + 6 : 0)];
+  const [width, height] = [
+    Math.ceil(scene.width),
+    Math.ceil(scene.height) + head + (legend.length ? 18 * Math.ceil(legend.length / 4) + 6 : 0),
+  ];
   const parts = [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escapeXml(FACE)}" font-size="${FONT}">`,
     `<title>${escapeXml(title)}</title><rect width="${width}" height="${height}" fill="${palette.panel}"/>`,
   ];
-  if (title) parts.push(`<text x="8" y="15" font-size="13" font-weight="600" fill="${palette.text}">${escapeXml(title)}</text>`);
+  if (title)
+    parts.push(`<text x="8" y="15" font-size="13" font-weight="600" fill="${palette.text}">${escapeXml(title)}</text>`);
   const frame = scene.scales?.frame;
-  if (frame) parts.push(`<clipPath id="frame"><rect x="${frame.left - 1}" y="${frame.top - 5}" width="${frame.right - frame.left + 2}" height="${frame.bottom - frame.top + 6}"/></clipPath>`);
+  if (frame)
+    parts.push(
+      `<clipPath id="frame"><rect x="${frame.left - 1}" y="${frame.top - 5}" width="${frame.right - frame.left + 2}" height="${frame.bottom - frame.top + 6}"/></clipPath>`,
+    );
   parts.push(`<g transform="translate(0 ${head})">`);
   for (const shape of scene.shapes) parts.push(svgShape(shape, palette));
   parts.push("</g>");
   for (const [at, { label, color, dash }] of legend.entries()) {
     const [x, y] = [12 + (at % 4) * ((width - 20) / 4), scene.height + head + 16 + 18 * Math.floor(at / 4)];
-    parts.push(`<path d="M${short(x)} ${y - 4}h18" stroke="${palette[color]}" stroke-width="2"${dashed(dash)}/><text x="${short(x + 23)}" y="${y}" fill="${palette.text}">${escapeXml(label)}</text>`);
+    parts.push(
+      `<path d="M${short(x)} ${y - 4}h18" stroke="${palette[color]}" stroke-width="2"${dashed(dash)}/><text x="${short(x + 23)}" y="${y}" fill="${palette.text}">${escapeXml(label)}</text>`,
+    );
   }
   parts.push("</svg>");
   return parts.join("\n");
@@ -129,15 +157,22 @@ function svgShape(shape, palette) {
   const clip = shape.clip ? ' clip-path="url(#frame)"' : "";
   const { x, y, radius } = shape;
   switch (shape.kind) {
-    case "rule": return `<path d="M${short(shape.points[0])} ${short(shape.points[1])}L${short(shape.points[2])} ${short(shape.points[3])}" stroke="${palette[shape.stroke]}"${dashed(shape.dash)}/>`;
-    case "line": return `<path d="${pathOf(shape.points)}" fill="none" stroke="${palette[shape.stroke]}" stroke-width="${shape.width}" stroke-linejoin="round"${dashed(shape.dash)}${opacity}${clip}/>`;
-    case "area": return `<path d="${pathOf(shape.points)}Z" fill="${palette[shape.fill]}"${opacity}${clip}/>`;
-    case "dot": return `<circle cx="${short(x)}" cy="${short(y)}" r="${radius}" fill="${palette[shape.fill]}"${opacity}${clip}/>`;
-    case "ring": return `<circle cx="${short(x)}" cy="${short(y)}" r="${radius}" fill="${palette.panel}" stroke="${palette[shape.stroke]}" stroke-width="2"/>`;
-    case "mark": return shape.shape === "cross"
-      ? `<path d="M${short(x - 4)} ${short(y - 4)}l8 8m-8 0l8-8" stroke="${palette[shape.fill]}" stroke-width="2"/>`
-      : `<path d="${pathOf(CORNERS[shape.shape].flatMap(([dx, dy]) => [x + dx, y + dy]))}Z" fill="${palette[shape.fill]}"/>`;
-    default: return `<text x="${short(x)}" y="${short(y)}" text-anchor="${shape.anchor}" fill="${palette[shape.fill ?? "muted"]}">${escapeXml(shape.text)}</text>`;
+    case "rule":
+      return `<path d="M${short(shape.points[0])} ${short(shape.points[1])}L${short(shape.points[2])} ${short(shape.points[3])}" stroke="${palette[shape.stroke]}"${dashed(shape.dash)}/>`;
+    case "line":
+      return `<path d="${pathOf(shape.points)}" fill="none" stroke="${palette[shape.stroke]}" stroke-width="${shape.width}" stroke-linejoin="round"${dashed(shape.dash)}${opacity}${clip}/>`;
+    case "area":
+      return `<path d="${pathOf(shape.points)}Z" fill="${palette[shape.fill]}"${opacity}${clip}/>`;
+    case "dot":
+      return `<circle cx="${short(x)}" cy="${short(y)}" r="${radius}" fill="${palette[shape.fill]}"${opacity}${clip}/>`;
+    case "ring":
+      return `<circle cx="${short(x)}" cy="${short(y)}" r="${radius}" fill="${palette.panel}" stroke="${palette[shape.stroke]}" stroke-width="2"/>`;
+    case "mark":
+      return shape.shape === "cross"
+        ? `<path d="M${short(x - 4)} ${short(y - 4)}l8 8m-8 0l8-8" stroke="${palette[shape.fill]}" stroke-width="2"/>`
+        : `<path d="${pathOf(CORNERS[shape.shape].flatMap(([dx, dy]) => [x + dx, y + dy]))}Z" fill="${palette[shape.fill]}"/>`;
+    default:
+      return `<text x="${short(x)}" y="${short(y)}" text-anchor="${shape.anchor}" fill="${palette[shape.fill ?? "muted"]}">${escapeXml(shape.text)}</text>`;
   }
 }
 
@@ -146,7 +181,10 @@ const short = (number) => String(Math.round(number * 10) / 10);
 export function pathOf(points) {
   let [text, down] = ["", false];
   for (let at = 0; at < points.length; at += 2) {
-    if (Number.isNaN(points[at]) || Number.isNaN(points[at + 1])) { down = false; continue; }
+    if (Number.isNaN(points[at]) || Number.isNaN(points[at + 1])) {
+      down = false;
+      continue;
+    }
     text += `${down ? "L" : "M"}${short(points[at])} ${short(points[at + 1])}`;
     down = true;
   }
@@ -155,6 +193,9 @@ export function pathOf(points) {
 
 // Also drops what XML 1.0 forbids, which a tag may hold.
 export function escapeXml(text) {
-  const clean = String(text).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
+  const clean = String(text).replace(
+    /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g,
+    "\ufffd",
+  );
   return clean.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }

@@ -8,11 +8,14 @@ import { start } from "./index.js";
 import { pressed } from "./results.js";
 
 // How long somebody may type on, and how often rows that grow are asked for (ms).
-const TYPING = 250, FRESH = 15_000;
+const TYPING = 250,
+  FRESH = 15_000;
 // More lines than this nobody tells apart.
 const MOST = 50;
 
-const tools = $("#tools"), place = $("[data-results]"), below = $("[data-picked]");
+const tools = $("#tools"),
+  place = $("[data-results]"),
+  below = $("[data-picked]");
 const picked = new Set((below?.dataset.picked ?? "").split(",").filter(Boolean));
 let [asked, typing, drawn] = [0, null, ""];
 
@@ -21,7 +24,12 @@ function query() {
   const columns = $("[data-columns]", tools);
   const query = new URLSearchParams();
   for (const [name, value] of new FormData(tools)) {
-    if (value === "" || (name === "step" && tools.elements.value.value !== "at") || (name === "column" && !("chosen" in columns.dataset))) continue;
+    if (
+      value === "" ||
+      (name === "step" && tools.elements.value.value !== "at") ||
+      (name === "column" && !("chosen" in columns.dataset))
+    )
+      continue;
     query.append(name, String(value));
   }
   for (const id of picked) query.append("pick", id);
@@ -49,7 +57,8 @@ async function load(query) {
     // Signed out, or something is wrong here: the page itself says it better.
     if (!fresh) return location.assign(`/runs?${query}`);
     if (answer.ok) history.replaceState(history.state, "", address(query));
-    const says = $("#where-says"), told = $("#where-says", page);
+    const says = $("#where-says"),
+      told = $("#where-says", page);
     says.className = told.className;
     says.textContent = told.textContent;
     tools.elements.where.setAttribute("aria-invalid", String(!answer.ok));
@@ -81,7 +90,10 @@ function refocus(before) {
 
 function say() {
   const words = $("[data-picked-says]", place);
-  if (words) words.textContent = picked.size ? `${picked.size} ${picked.size === 1 ? "run" : "runs"} selected; their curves are below.` : "Select runs to see their curves together.";
+  if (words)
+    words.textContent = picked.size
+      ? `${picked.size} ${picked.size === 1 ? "run" : "runs"} selected; their curves are below.`
+      : "Select runs to see their curves together.";
 }
 
 function drawPicked() {
@@ -90,7 +102,13 @@ function drawPicked() {
   drawn = ids;
   say();
   if (!ids) return below.replaceChildren();
-  const section = element("section", { "data-charts": "", "data-kind": "run", "data-ids": ids, "data-overlay": "", "aria-label": "Curves of the selected runs" });
+  const section = element("section", {
+    "data-charts": "",
+    "data-kind": "run",
+    "data-ids": ids,
+    "data-overlay": "",
+    "aria-label": "Curves of the selected runs",
+  });
   below.replaceChildren(section);
   start(section);
 }
@@ -99,7 +117,9 @@ function enhance() {
   $("[data-apply]", tools).hidden = true;
   const columns = $("[data-columns]", tools);
   for (const box of $$("[data-usual]", tools)) box.checked = true;
-  const showStep = () => { tools.elements.step.hidden = tools.elements.value.value !== "at"; };
+  const showStep = () => {
+    tools.elements.step.hidden = tools.elements.value.value !== "at";
+  };
   showStep();
   tools.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -115,7 +135,8 @@ function enhance() {
     if (["search", "number"].includes(target.type)) return;
     if (target.name === "column") columns.dataset.chosen = "";
     showStep();
-    if (target.name === "value" && target.value === "at" && tools.elements.step.value === "") return tools.elements.step.focus();
+    if (target.name === "value" && target.value === "at" && tools.elements.step.value === "")
+      return tools.elements.step.focus();
     load(query());
   });
   place.addEventListener("click", (event) => {
@@ -147,7 +168,8 @@ function enhance() {
   place.addEventListener("submit", ({ target }) => {
     if (target.id !== "selection") return;
     const here = new Set($$("input[name=id]:checked", target).map(({ value }) => value));
-    for (const id of picked) if (!here.has(id)) target.append(element("input", { type: "hidden", name: "id", value: id }));
+    for (const id of picked)
+      if (!here.has(id)) target.append(element("input", { type: "hidden", name: "id", value: id }));
   });
   // The browser may have kept ticks over a reload.
   for (const box of $$("input[name=id]", place)) box.checked = picked.has(box.value);

@@ -38,10 +38,18 @@ export function listen(chart) {
     if (done && isZoom(done)) board.zoom(chart, [done.from, done.to].sort((a, b) => a - b).map(valueAt));
     chart.drawCursor();
   });
-  place.addEventListener("pointercancel", () => { drag = null; chart.drawCursor(); });
+  place.addEventListener("pointercancel", () => {
+    drag = null;
+    chart.drawCursor();
+  });
   // A finger that is lifted has left, and what it pointed at is still to be read.
-  place.addEventListener("pointerleave", ({ pointerType }) => { if (!drag && pointerType !== "touch") board.setCursor(null); });
-  place.addEventListener("dblclick", (event) => { event.preventDefault(); board.zoom(chart, null); });
+  place.addEventListener("pointerleave", ({ pointerType }) => {
+    if (!drag && pointerType !== "touch") board.setCursor(null);
+  });
+  place.addEventListener("dblclick", (event) => {
+    event.preventDefault();
+    board.zoom(chart, null);
+  });
   place.addEventListener("blur", () => board.setCursor(null));
   place.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !ready()) return;
@@ -67,7 +75,9 @@ const isZoom = ({ from, to, least }) => Math.abs(to - from) >= least;
 
 function shade(context, chart, drag) {
   const { frame } = chart.scene.scales;
-  const [from, to] = [drag.from, drag.to].map((pixel) => Math.min(Math.max(pixel, frame.left), frame.right)).sort((a, b) => a - b);
+  const [from, to] = [drag.from, drag.to]
+    .map((pixel) => Math.min(Math.max(pixel, frame.left), frame.right))
+    .sort((a, b) => a - b);
   context.fillStyle = context.strokeStyle = chart.board.palette.accent;
   context.globalAlpha = 0.15;
   context.fillRect(from, frame.top, to - from, frame.bottom - frame.top);
@@ -80,7 +90,10 @@ function drawCursor(context, chart, cursor) {
   const { frame, x, y } = chart.scene.scales;
   const at = cursor ? x.map(cursor.x) : NaN;
   chart.read = null;
-  if (!(at >= frame.left - 1 && at <= frame.right + 1)) { tip.hidden = true; return; }
+  if (!(at >= frame.left - 1 && at <= frame.right + 1)) {
+    tip.hidden = true;
+    return;
+  }
   context.strokeStyle = board.palette.cursor;
   context.setLineDash([3, 3]);
   context.beginPath();
@@ -88,16 +101,32 @@ function drawCursor(context, chart, cursor) {
   context.lineTo(Math.round(at) + 0.5, frame.bottom);
   context.stroke();
   context.setLineDash([]);
-  if (!y) { tip.hidden = true; return; }
+  if (!y) {
+    tip.hidden = true;
+    return;
+  }
   const lines = chart.lines.filter((line) => !board.isOff(line.key));
   const isMine = cursor.chart === chart;
   const { order, limit } = board.kept.get();
-  const found = nearest(lines, cursor.x, y.map, isMine && cursor.y !== null ? cursor.y : frame.top, isMine ? limit : 3, order);
+  const found = nearest(
+    lines,
+    cursor.x,
+    y.map,
+    isMine && cursor.y !== null ? cursor.y : frame.top,
+    isMine ? limit : 3,
+    order,
+  );
   for (const { line, at: index, value } of found.near) {
     if (!(y.map(value) >= frame.top - 1 && y.map(value) <= frame.bottom + 1)) continue;
     context.fillStyle = board.palette[line.color];
     context.beginPath();
-    context.arc(x.map(line.data.hasSmooth ? line.data.end[index] : line.data.x[index]), y.map(value), 3, 0, 2 * Math.PI);
+    context.arc(
+      x.map(line.data.hasSmooth ? line.data.end[index] : line.data.x[index]),
+      y.map(value),
+      3,
+      0,
+      2 * Math.PI,
+    );
     context.fill();
   }
   chart.read = { at: cursor.x, ...found };
@@ -110,17 +139,30 @@ function drawCursor(context, chart, cursor) {
 }
 
 // Where the cursor is, in words.
-const placeOf = ({ board, about }, x) => `${board.axisWord(about.unit)} ${board.sayPlace(board.view.x === "step" ? Math.round(x) : x)}`;
+const placeOf = ({ board, about }, x) =>
+  `${board.axisWord(about.unit)} ${board.sayPlace(board.view.x === "step" ? Math.round(x) : x)}`;
 
 function fillTip(chart, { near, more }, cursor, isMine) {
   const rows = near.map(({ line, at, value }) => {
     const { data } = line;
-    const range = data.points[at] > 1 && isMine ? ` (${formatValue(data.low[at])} … ${formatValue(data.high[at])})` : "";
-    return element("li", {}, sample(line), element("bdi", {}, line.label), element("b", {}, formatValue(value)), range && element("small", {}, range));
+    const range =
+      data.points[at] > 1 && isMine ? ` (${formatValue(data.low[at])} … ${formatValue(data.high[at])})` : "";
+    return element(
+      "li",
+      {},
+      sample(line),
+      element("bdi", {}, line.label),
+      element("b", {}, formatValue(value)),
+      range && element("small", {}, range),
+    );
   });
   const head = element("p", {}, placeOf(chart, cursor.x));
   if (!isMine) head.hidden = true;
-  chart.tip.replaceChildren(head, element("ul", {}, ...rows), ...(more > 0 && isMine ? [element("p", { class: "muted" }, `+ ${formatCount(more)} more`)] : []));
+  chart.tip.replaceChildren(
+    head,
+    element("ul", {}, ...rows),
+    ...(more > 0 && isMine ? [element("p", { class: "muted" }, `+ ${formatCount(more)} more`)] : []),
+  );
 }
 
 // Moves the cursor by `by` places of the line that has most of them.
@@ -132,7 +174,13 @@ function move(chart, by) {
   const { cursor } = board;
   const here = cursor?.chart === chart ? indexAt(data, cursor.x) : by > 0 ? -1 : data.count;
   // What a logarithmic axis has no place for is not read.
-  const first = chart.scene.scales.x.kind === "log" ? Math.max(data.x.findIndex((x) => x > 0), 0) : 0;
+  const first =
+    chart.scene.scales.x.kind === "log"
+      ? Math.max(
+          data.x.findIndex((x) => x > 0),
+          0,
+        )
+      : 0;
   const at = Math.min(Math.max(here + by, first), data.count - 1);
   board.setCursor(chart, data.x[at], null);
   chart.drawCursor();
@@ -144,7 +192,9 @@ function move(chart, by) {
 function say(chart) {
   const { read } = chart;
   if (!read || read.near.length === 0) return;
-  const values = read.near.map(({ line, value }) => `${line.label} ${Number.isNaN(value) ? "no value" : formatValue(value)}`).join(", ");
+  const values = read.near
+    .map(({ line, value }) => `${line.label} ${Number.isNaN(value) ? "no value" : formatValue(value)}`)
+    .join(", ");
   announce(`${placeOf(chart, read.at)}: ${values}${read.more > 0 ? `, and ${read.more} more` : ""}`);
 }
 
@@ -153,7 +203,10 @@ function zoomBy(chart, factor) {
   const { frame, x } = chart.scene.scales;
   const cursor = chart.board.cursor?.chart === chart ? x.map(chart.board.cursor.x) : NaN;
   const middle = Number.isNaN(cursor) ? (frame.left + frame.right) / 2 : cursor;
-  chart.board.zoom(chart, [frame.left, frame.right].map((edge) => x.invert(middle + (edge - middle) * factor)));
+  chart.board.zoom(
+    chart,
+    [frame.left, frame.right].map((edge) => x.invert(middle + (edge - middle) * factor)),
+  );
   return true;
 }
 
@@ -165,6 +218,8 @@ const KEYS = {
   "+": (chart) => zoomBy(chart, 0.5),
   "=": (chart) => zoomBy(chart, 0.5),
   "-": (chart) => zoomBy(chart, 2),
-  Escape: (chart) => { chart.board.zoom(chart, null); return true; },
+  Escape: (chart) => {
+    chart.board.zoom(chart, null);
+    return true;
+  },
 };
-

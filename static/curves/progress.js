@@ -3,7 +3,17 @@
 // and a total from what the program itself says of its hyper-parameters. Where either is
 // missing nothing is promised.
 
-const STEPS = ["total_steps", "max_steps", "num_steps", "num_train_steps", "train_steps", "steps", "max_iters", "num_iterations", "iterations"];
+const STEPS = [
+  "total_steps",
+  "max_steps",
+  "num_steps",
+  "num_train_steps",
+  "train_steps",
+  "steps",
+  "max_iters",
+  "num_iterations",
+  "iterations",
+];
 const EPOCHS = ["epochs", "num_epochs", "max_epochs", "num_train_epochs", "total_epochs", "n_epochs"];
 
 const positive = (value) => (Number(value) > 0 && Number.isFinite(Number(value)) ? Number(value) : null);

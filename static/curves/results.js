@@ -10,7 +10,13 @@ import { bestOf, kindOf, partOf } from "./tags.js";
 // A row of each source: {id, name, source, cells: Map(column key → value)}.
 // A column is {key, label, kind: "param" | "metric", numeric, differs}.
 export function tabled(sources, value) {
-  const rows = sources.map((source) => ({ id: source.id, name: source.name, source, cells: new Map(), steps: new Map() }));
+  const rows = sources.map((source) => ({
+    id: source.id,
+    name: source.name,
+    source,
+    cells: new Map(),
+    steps: new Map(),
+  }));
   const columns = new Map();
   for (const row of rows) {
     for (const { run, hparams, tags } of row.source.metrics.runs) {
@@ -31,19 +37,35 @@ export function tabled(sources, value) {
   }
   const all = [...columns.values()].map((column) => {
     const values = rows.map((row) => row.cells.get(column.key));
-    return { ...column, filled: values.filter((value) => value !== undefined).length, differs: new Set(values.map((value) => JSON.stringify(value))).size > 1, numeric: values.some(isNumber) && values.every((value) => isNumber(value) || value === null || value === undefined) };
+    return {
+      ...column,
+      filled: values.filter((value) => value !== undefined).length,
+      differs: new Set(values.map((value) => JSON.stringify(value))).size > 1,
+      numeric:
+        values.some(isNumber) && values.every((value) => isNumber(value) || value === null || value === undefined),
+    };
   });
   return { rows, columns: all.sort(byWeight) };
 }
 
 const isNumber = (value) => typeof value === "number";
-const several = (source, tag) => source.metrics.runs.filter(({ tags }) => tags.some((other) => other.tag === tag)).length > 1;
+const several = (source, tag) =>
+  source.metrics.runs.filter(({ tags }) => tags.some((other) => other.tag === tag)).length > 1;
 const compare = (a, b) => String(a).localeCompare(String(b), "en", { numeric: true });
 
 // Hyper-parameters by name, then metrics: accuracy before loss, validation before training.
-const weight = ({ kind, label, run }) => (kind === "param" ? 0 : 1 + ["accuracy", "loss"].indexOf(kindOf(label)) * 3 + ["validation", null, "test", "train"].indexOf(partOf(run ?? ".", label).role) / 2);
+const weight = ({ kind, label, run }) =>
+  kind === "param"
+    ? 0
+    : 1 +
+      ["accuracy", "loss"].indexOf(kindOf(label)) * 3 +
+      ["validation", null, "test", "train"].indexOf(partOf(run ?? ".", label).role) / 2;
 // What all runs have comes before what few have.
-const byWeight = (a, b) => Number(a.kind === "metric") - Number(b.kind === "metric") || (a.kind === "metric" ? b.filled - a.filled : 0) || weight(a) - weight(b) || compare(a.label, b.label);
+const byWeight = (a, b) =>
+  Number(a.kind === "metric") - Number(b.kind === "metric") ||
+  (a.kind === "metric" ? b.filled - a.filled : 0) ||
+  weight(a) - weight(b) ||
+  compare(a.label, b.label);
 
 // Rows in the order of at most two columns, "-" in front of a key: the greatest first. What is
 // missing stands last in either order.
@@ -54,7 +76,10 @@ export function sorted(rows, order) {
     for (const [key, way] of keys) {
       const [x, y] = [cell(a, key), cell(b, key)];
       const [noX, noY] = [x, y].map((value) => value === null || value === undefined);
-      if (noX || noY) { if (noX !== noY) return noX ? 1 : -1; continue; }
+      if (noX || noY) {
+        if (noX !== noY) return noX ? 1 : -1;
+        continue;
+      }
       const difference = isNumber(x) && isNumber(y) ? x - y : compare(x, y);
       if (difference) return difference * way;
     }
@@ -78,7 +103,12 @@ export function filterOf(text, columns) {
     const found = new Map(columnsOf(node).map((name) => [name, columnOf(name, columns)]));
     const cell = (row) => (name) => {
       const column = found.get(name);
-      const value = column.key === "name" ? row.name : name.which && name.which !== "param" && name.which !== "metric" ? valueOf(row, column, name.which) : row.cells.get(column.key);
+      const value =
+        column.key === "name"
+          ? row.name
+          : name.which && name.which !== "param" && name.which !== "metric"
+            ? valueOf(row, column, name.which)
+            : row.cells.get(column.key);
       return value === undefined ? null : value;
     };
     return { test: (row) => picks(node, row.name, cell(row)), error: null };
@@ -100,16 +130,26 @@ function columnOf({ which, text, at }, columns) {
   const meant = columns.filter(({ kind }) => which === null || (which === "param") === (kind === "param"));
   const exact = meant.find(({ label }) => label === text) ?? meant.find(({ label }) => label.toLowerCase() === wanted);
   if (exact) return exact;
-  const ends = meant.filter(({ label }) => label.toLowerCase().endsWith(wanted) && /[/. _]$/.test(label.slice(0, -text.length)));
+  const ends = meant.filter(
+    ({ label }) => label.toLowerCase().endsWith(wanted) && /[/. _]$/.test(label.slice(0, -text.length)),
+  );
   if (ends.length === 1) return ends[0];
   if (ends.length === 0) throw new Fault(at, `Unknown column “${shorten(text, 60)}”.`);
-  throw new Fault(at, `“${shorten(text, 60)}” is ambiguous: it may be “${shorten(ends[0].label, 60)}” or “${shorten(ends[1].label, 60)}”. Give the full name.`);
+  throw new Fault(
+    at,
+    `“${shorten(text, 60)}” is ambiguous: it may be “${shorten(ends[0].label, 60)}” or “${shorten(ends[1].label, 60)}”. Give the full name.`,
+  );
 }
 
 // The expression with other bounds for one column: `range` is [low, high], a word, or null.
 export function withRange(text, label, range) {
   const name = quoted(label);
-  const mine = range === null ? [] : Array.isArray(range) ? [`${name} >= ${tidy(range[0])}`, `${name} <= ${tidy(range[1])}`] : [`${name} = ${quoted(String(range))}`];
+  const mine =
+    range === null
+      ? []
+      : Array.isArray(range)
+        ? [`${name} >= ${tidy(range[0])}`, `${name} <= ${tidy(range[1])}`]
+        : [`${name} = ${quoted(String(range))}`];
   return [...othersIn(text, label), ...mine].join(" and ");
 }
 
@@ -119,14 +159,17 @@ function othersIn(text, label) {
   try {
     const node = parse(text);
     const said = ({ from, to }) => characters.slice(from - 1, to - 1).join("");
-    return conditions(node).filter((one) => !isOf(one, label)).map((one) => (one.kind === "or" && !said(one).startsWith("(") ? `(${said(one)})` : said(one)));
+    return conditions(node)
+      .filter((one) => !isOf(one, label))
+      .map((one) => (one.kind === "or" && !said(one).startsWith("(") ? `(${said(one)})` : said(one)));
   } catch {
     // What was not understood cannot be kept.
     return [];
   }
 }
 
-const isOf = ({ kind, column, sign }, label) => kind === "compare" && !sign.includes("~") && sign !== "!=" && column.text.toLowerCase() === label.toLowerCase();
+const isOf = ({ kind, column, sign }, label) =>
+  kind === "compare" && !sign.includes("~") && sign !== "!=" && column.text.toLowerCase() === label.toLowerCase();
 
 const tidy = (number) => Number(number.toPrecision(3));
 

@@ -15,14 +15,35 @@ const SIZE = { width: 760, height: 320 };
 export function downloadsOf(chart, item) {
   const { about, board } = chart;
   const pictures = [item("Download SVG", () => saveSvg(chart)), item("Download PNG", () => savePng(chart))];
-  if (about.local) return [...pictures, item("Download CSV", () => save(new Blob([csvOf(chart.lines)], { type: "text/csv" }), `${fileName(about.name)}.csv`))];
-  const csv = (part) => element("li", {}, element("a", { class: "link", href: csvAddress(board.base, part.source, part), download: `${fileName(part.label)}.csv` }, about.parts.length > 1 ? `Download CSV, ${part.label}` : "Download CSV, all points"));
+  if (about.local)
+    return [
+      ...pictures,
+      item("Download CSV", () =>
+        save(new Blob([csvOf(chart.lines)], { type: "text/csv" }), `${fileName(about.name)}.csv`),
+      ),
+    ];
+  const csv = (part) =>
+    element(
+      "li",
+      {},
+      element(
+        "a",
+        { class: "link", href: csvAddress(board.base, part.source, part), download: `${fileName(part.label)}.csv` },
+        about.parts.length > 1 ? `Download CSV, ${part.label}` : "Download CSV, all points",
+      ),
+    );
   return [...pictures, ...about.parts.filter((part) => !board.isOff(part.key)).map(csv)];
 }
 
 // All charts that have a place on the page, in one file.
 export function saveCharts(charts, kind) {
-  if (kind === "csv") save(new Blob([csvOfCharts(charts.map((chart) => ({ name: chart.about.name, lines: linesOf(chart) })))], { type: "text/csv" }), "charts.csv");
+  if (kind === "csv")
+    save(
+      new Blob([csvOfCharts(charts.map((chart) => ({ name: chart.about.name, lines: linesOf(chart) })))], {
+        type: "text/csv",
+      }),
+      "charts.csv",
+    );
   else save(new Blob([sheetOf(charts.map(svgText))], { type: "image/svg+xml" }), "charts.svg");
 }
 
@@ -30,9 +51,31 @@ const linesOf = (chart) => chart.lines.filter((line) => !chart.board.isOff(line.
 
 // What charts show as a table: a row for each place of each line.
 export function csvOfCharts(charts) {
-  const cell = (value) => (typeof value === "number" ? (Number.isNaN(value) ? "" : String(value)) : /[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
-  const rows = charts.flatMap(({ name, lines }) => lines.flatMap(({ label, data }) => Array.from({ length: data.count }, (_, at) => [name, label, data.x[at], data.mean[at], data.low[at], data.high[at], data.hasSmooth ? data.smooth[at] : NaN, data.points[at]])));
-  return [["chart", "line", "x", "mean", "min", "max", "smoothed", "points"], ...rows].map((row) => `${row.map(cell).join(",")}\n`).join("");
+  const cell = (value) =>
+    typeof value === "number"
+      ? Number.isNaN(value)
+        ? ""
+        : String(value)
+      : /[",\r\n]/.test(value)
+        ? `"${value.replaceAll('"', '""')}"`
+        : value;
+  const rows = charts.flatMap(({ name, lines }) =>
+    lines.flatMap(({ label, data }) =>
+      Array.from({ length: data.count }, (_, at) => [
+        name,
+        label,
+        data.x[at],
+        data.mean[at],
+        data.low[at],
+        data.high[at],
+        data.hasSmooth ? data.smooth[at] : NaN,
+        data.points[at],
+      ]),
+    ),
+  );
+  return [["chart", "line", "x", "mean", "min", "max", "smoothed", "points"], ...rows]
+    .map((row) => `${row.map(cell).join(",")}\n`)
+    .join("");
 }
 
 // Pictures one below the other. Names within one must not mean another's.
@@ -40,21 +83,36 @@ export function sheetOf(pictures) {
   let [top, width] = [0, 0];
   const parts = pictures.map((text, at) => {
     const [, wide, high] = /^<svg [^>]*width="(\d+)" height="(\d+)"/.exec(text);
-    const placed = text.replace("<svg ", `<svg y="${top}" `).replaceAll('id="frame"', `id="frame-${at}"`).replaceAll("url(#frame)", `url(#frame-${at})`);
+    const placed = text
+      .replace("<svg ", `<svg y="${top}" `)
+      .replaceAll('id="frame"', `id="frame-${at}"`)
+      .replaceAll("url(#frame)", `url(#frame-${at})`);
     [top, width] = [top + Number(high) + 12, Math.max(width, Number(wide))];
     return placed;
   });
-  return [`<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}">`, ...parts, "</svg>"].join("\n");
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}">`,
+    ...parts,
+    "</svg>",
+  ].join("\n");
 }
 
 // Letters, digits and a few signs of a name that comes from outside; never longer than a file's may be.
 export function fileName(text) {
-  return text.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^[-.]+|-+$/g, "").slice(0, 80) || "chart";
+  return (
+    text
+      .replace(/[^\p{L}\p{N}._-]+/gu, "-")
+      .replace(/^[-.]+|-+$/g, "")
+      .slice(0, 80) || "chart"
+  );
 }
 
 function svgText(chart) {
   const legend = linesOf(chart).map(({ label, color, dash }) => ({ label, color, dash }));
-  return svgOf(sceneOf(chart.model(SIZE.width, SIZE.height)), chart.board.palette, { title: chart.about.title, legend });
+  return svgOf(sceneOf(chart.model(SIZE.width, SIZE.height)), chart.board.palette, {
+    title: chart.about.title,
+    legend,
+  });
 }
 
 function saveSvg(chart) {

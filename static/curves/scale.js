@@ -13,8 +13,11 @@ export function scale(kind, domain, range) {
   const slope = to === from ? 0 : (range[1] - range[0]) / (to - from);
   const middle = (range[0] + range[1]) / 2;
   return {
-    kind, domain, range,
-    map: (value) => (slope === 0 ? (Number.isNaN(bend(value)) ? NaN : middle) : range[0] + (bend(value) - from) * slope),
+    kind,
+    domain,
+    range,
+    map: (value) =>
+      slope === 0 ? (Number.isNaN(bend(value)) ? NaN : middle) : range[0] + (bend(value) - from) * slope,
     invert: (pixel) => {
       const value = slope === 0 ? from : from + (pixel - range[0]) / slope;
       return isLog ? pow(10, value) : value;
@@ -72,7 +75,8 @@ export function formatValue(value) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "+∞" : "−∞";
   if (value === 0) return "0";
   const size = abs(value);
-  const text = size < 1e-3 || size >= 1e6 ? Number(value.toPrecision(3)).toExponential() : Number(value.toPrecision(4)).toString();
+  const text =
+    size < 1e-3 || size >= 1e6 ? Number(value.toPrecision(3)).toExponential() : Number(value.toPrecision(4)).toString();
   return text.replace("-", "−").replace("e−", "e-").replace("e+", "e");
 }
 
@@ -80,7 +84,11 @@ export function formatValue(value) {
 export function formatTick(value, step) {
   if (value === 0) return "0";
   const size = abs(value);
-  if (size < 1e-3 || size >= 1e6) return value.toExponential(max(0, min(3, floor(log10(size)) - floor(log10(step || size))))).replace("e+", "e").replace("-", (_, at) => (at === 0 ? "−" : "-"));
+  if (size < 1e-3 || size >= 1e6)
+    return value
+      .toExponential(max(0, min(3, floor(log10(size)) - floor(log10(step || size)))))
+      .replace("e+", "e")
+      .replace("-", (_, at) => (at === 0 ? "−" : "-"));
   const digits = max(0, min(8, -floor(log10((step || size) * 1.0000001))));
   return value.toFixed(digits).replace("-", "−");
 }
@@ -88,7 +96,10 @@ export function formatTick(value, step) {
 // Steps: every digit up to 9999, then with a letter while that loses nothing.
 export function formatStep(step) {
   const size = abs(step);
-  for (const { letter, unit } of [{ letter: "M", unit: 1e6 }, { letter: "k", unit: 1e3 }]) {
+  for (const { letter, unit } of [
+    { letter: "M", unit: 1e6 },
+    { letter: "k", unit: 1e3 },
+  ]) {
     if (size >= 10_000 && size >= unit && Number.isInteger((step / unit) * 100)) return `${step / unit}${letter}`;
   }
   return Number.isInteger(step) ? String(step) : formatValue(step);

@@ -3,7 +3,17 @@
 // numbers, so that the canvas, the SVG that is saved and the tests have the same picture.
 // Colours are names (`text`, `line`, `c1` …) which the painters know.
 
-import { formatElapsed, formatMoment, formatStep, formatTick, formatValue, logTicks, scale, ticks, timeTicks } from "./scale.js";
+import {
+  formatElapsed,
+  formatMoment,
+  formatStep,
+  formatTick,
+  formatValue,
+  logTicks,
+  scale,
+  ticks,
+  timeTicks,
+} from "./scale.js";
 import { ahead, bestPlace, extent, span, spanAhead } from "./series.js";
 import { isLogX } from "./view.js";
 
@@ -21,18 +31,34 @@ const MAX_LEFT = 120;
 export function scalesOf(chart) {
   const { width, height, lines, view } = chart;
   /** @type {Record<string, number>} */
-  const frame = { left: MARGIN.left, top: MARGIN.top, right: Math.max(width - MARGIN.right, MARGIN.left + 20), bottom: height - MARGIN.bottom };
+  const frame = {
+    left: MARGIN.left,
+    top: MARGIN.top,
+    right: Math.max(width - MARGIN.right, MARGIN.left + 20),
+    bottom: height - MARGIN.bottom,
+  };
   const whole = chart.domain ?? span(lines);
   if (!whole) return null;
   const domain = isLogX(view) ? spanAhead(lines, whole) : whole;
   if (!domain) return { frame, x: scale("linear", whole, [frame.left, frame.right]), y: null, clipped: 0 };
   const { range, clipped } = extent(lines, domain, { clip: view.clip, log: view.log });
   if (!range) return { frame, x: scale("linear", domain, [frame.left, frame.right]), y: null, clipped };
-  const y = scale(view.log ? "log" : "linear", byHand(padded(range, view.log), chart.range, view.log), [frame.bottom, frame.top]);
+  const y = scale(view.log ? "log" : "linear", byHand(padded(range, view.log), chart.range, view.log), [
+    frame.bottom,
+    frame.top,
+  ]);
   // Numbers that differ far behind the point need room for all their digits.
   const letters = Math.max(...yMarks(y, frame).map(({ text }) => text.length), 0);
   frame.left = Math.min(Math.max(MARGIN.left, Math.ceil(letters * LETTER) + 10), MAX_LEFT, frame.right - 20);
-  return { frame, x: scale(isLogX(view) ? "log" : "linear", domain[0] === domain[1] ? [domain[0] - 0.5, domain[1] + 0.5] : domain, [frame.left, frame.right]), y, clipped };
+  return {
+    frame,
+    x: scale(isLogX(view) ? "log" : "linear", domain[0] === domain[1] ? [domain[0] - 0.5, domain[1] + 0.5] : domain, [
+      frame.left,
+      frame.right,
+    ]),
+    y,
+    clipped,
+  };
 }
 
 // The ends that were set by hand, where the axis has a place for them.
@@ -77,11 +103,23 @@ export function sceneOf(chart) {
     const [xs, ys] = data.hasSmooth ? [data.end, data.smooth] : [data.x, data.mean];
     shapes.push(path(line, xs, ys, x, y, { width: line.strong ? 2.6 : 1.7, opacity }));
     const alone = single(ys, data.count);
-    if (alone !== null) level(shapes, line, [xs[alone], ys[alone]], scales, opacity, ordered.filter(isSingle).length <= NAMED);
-    else for (const dot of lonely(xs, ys, data.count)) shapes.push({ kind: "dot", clip: true, x: x.map(xs[dot]), y: y.map(ys[dot]), radius: 2, fill: line.color, opacity });
+    if (alone !== null)
+      level(shapes, line, [xs[alone], ys[alone]], scales, opacity, ordered.filter(isSingle).length <= NAMED);
+    else
+      for (const dot of lonely(xs, ys, data.count))
+        shapes.push({
+          kind: "dot",
+          clip: true,
+          x: x.map(xs[dot]),
+          y: y.map(ys[dot]),
+          radius: 2,
+          fill: line.color,
+          opacity,
+        });
   }
   for (const line of ordered) nonfiniteMarks(shapes, chart, line, scales);
-  if (chart.rule) for (const line of ordered.filter((line) => !line.faded && !isSingle(line))) bestMark(shapes, chart, line, scales);
+  if (chart.rule)
+    for (const line of ordered.filter((line) => !line.faded && !isSingle(line))) bestMark(shapes, chart, line, scales);
   return scene;
 }
 
@@ -93,7 +131,8 @@ function axes(shapes, chart, { x, y, frame }) {
     shapes.push({ kind: "text", x: frame.left - 6, y: at + 4, anchor: "end", text });
   }
   shapes.push({ kind: "rule", points: [frame.left, frame.bottom, frame.right, frame.bottom], stroke: "axis" });
-  if (chart.axis) shapes.push({ kind: "text", x: 2, y: frame.bottom + 15, anchor: "start", text: chart.axis, fill: "faint" });
+  if (chart.axis)
+    shapes.push({ kind: "text", x: 2, y: frame.bottom + 15, anchor: "start", text: chart.axis, fill: "faint" });
   for (const { at, text } of xMarks(chart.view.x, x.domain, columns, x.kind === "log")) {
     const place = x.map(at);
     const anchor = place > frame.right - 18 ? "end" : place < frame.left + 12 ? "start" : "middle";
@@ -106,7 +145,12 @@ function yMarks(y, frame) {
   const rows = Math.max(2, Math.floor((frame.bottom - frame.top) / 29));
   const marks = (y.kind === "log" ? logTicks : ticks)(...y.domain, rows);
   // Between marks that are not powers of ten and their like, the labels need more digits.
-  const apart = y.kind === "log" && marks.every((mark) => /^[125]e/.test(mark.toExponential())) ? 0 : marks.length > 1 ? marks[1] - marks[0] : 0;
+  const apart =
+    y.kind === "log" && marks.every((mark) => /^[125]e/.test(mark.toExponential()))
+      ? 0
+      : marks.length > 1
+        ? marks[1] - marks[0]
+        : 0;
   return marks.map((value) => ({ value, text: formatTick(value, apart || value) }));
 }
 
@@ -125,7 +169,9 @@ export function xMarks(kind, [from, to], count, isLog = false) {
     const marks = ticks(from, to, count);
     return marks.map((at) => ({ at, text: formatTick(at, marks.length > 1 ? marks[1] - marks[0] : at) }));
   }
-  return ticks(from, to, count).filter((at) => Number.isInteger(at) || to - from < 2).map((at) => ({ at, text: formatStep(at) }));
+  return ticks(from, to, count)
+    .filter((at) => Number.isInteger(at) || to - from < 2)
+    .map((at) => ({ at, text: formatStep(at) }));
 }
 
 // Between the least and the greatest of each bucket, where they differ.
@@ -142,7 +188,10 @@ function band(shapes, { data, color, faded }, x, y, frame, opacity) {
   };
   for (let at = 0; at < data.count; at += 1) {
     const high = y.map(data.high[at]);
-    if (Number.isNaN(high)) { finish(); continue; }
+    if (Number.isNaN(high)) {
+      finish();
+      continue;
+    }
     const low = y.map(data.low[at]);
     const place = x.map(data.x[at]);
     upper.push(place, high);
@@ -180,11 +229,27 @@ const isSingle = ({ data }) => single(data.hasSmooth ? data.smooth : data.mean, 
 function level(shapes, line, [at, value], { x, y, frame }, opacity, isNamed) {
   const [px, py] = [x.map(at), y.map(value)];
   if (Number.isNaN(py)) return;
-  shapes.push({ kind: "line", clip: true, points: [frame.left, py, frame.right, py], stroke: line.color, dash: [3, 5], width: 1, opacity: 0.6 * opacity });
+  shapes.push({
+    kind: "line",
+    clip: true,
+    points: [frame.left, py, frame.right, py],
+    stroke: line.color,
+    dash: [3, 5],
+    width: 1,
+    opacity: 0.6 * opacity,
+  });
   shapes.push({ kind: "dot", clip: true, x: px, y: py, radius: 4.5, fill: line.color, opacity });
   if (isNamed && px >= frame.left && px <= frame.right) {
     const left = px > (frame.left + frame.right) / 2;
-    shapes.push({ kind: "text", x: px + (left ? -9 : 9), y: py - 7, anchor: left ? "end" : "start", text: formatValue(value), fill: "text", bold: true });
+    shapes.push({
+      kind: "text",
+      x: px + (left ? -9 : 9),
+      y: py - 7,
+      anchor: left ? "end" : "start",
+      text: formatValue(value),
+      fill: "text",
+      bold: true,
+    });
   }
 }
 
@@ -201,10 +266,17 @@ function lonely(xs, ys, count) {
 
 function rule(shapes, at, frame, what) {
   if (!(at >= frame.left && at <= frame.right)) return;
-  shapes.push({ kind: "rule", points: [at, frame.top, at, frame.bottom], stroke: what, dash: what === "attempt" ? [6, 3] : [2, 4] });
-  shapes.push(what === "attempt"
-    ? { kind: "text", x: at + 3, y: frame.top + 10, anchor: "start", text: "↻" }
-    : { kind: "mark", shape: "diamond", x: at, y: frame.top + 4, fill: "checkpoint" });
+  shapes.push({
+    kind: "rule",
+    points: [at, frame.top, at, frame.bottom],
+    stroke: what,
+    dash: what === "attempt" ? [6, 3] : [2, 4],
+  });
+  shapes.push(
+    what === "attempt"
+      ? { kind: "text", x: at + 3, y: frame.top + 10, anchor: "start", text: "↻" }
+      : { kind: "mark", shape: "diamond", x: at, y: frame.top + 4, fill: "checkpoint" },
+  );
 }
 
 // What is not a number stands on the floor, infinities at the edge they point to.
@@ -215,7 +287,14 @@ function nonfiniteMarks(shapes, chart, line, { x, frame }) {
     if (!(at >= frame.left - 0.5 && at <= frame.right + 0.5) || at - before < 9) continue;
     before = at;
     const top = value === "Infinity";
-    shapes.push({ kind: "mark", shape: top ? "up" : value === "-Infinity" ? "down" : "cross", x: at, y: top ? frame.top + 5 : frame.bottom - 5, fill: "bad", stroke: line.color });
+    shapes.push({
+      kind: "mark",
+      shape: top ? "up" : value === "-Infinity" ? "down" : "cross",
+      x: at,
+      y: top ? frame.top + 5 : frame.bottom - 5,
+      fill: "bad",
+      stroke: line.color,
+    });
   }
 }
 

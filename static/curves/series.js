@@ -9,8 +9,28 @@ const number = (value) => (value === null || value === undefined ? NaN : value);
 // its one point. `end` is where its last point is: the smoothed value belongs there.
 export function columns(answer, smooth = true) {
   const count = answer.buckets.length;
-  const made = { count: 0, total: answer.count, nonfinite: answer.nonfinite ?? [], attempts: answer.attempts ?? [], hasSmooth: smooth && Array.isArray(answer.smoothed) };
-  for (const name of ["x", "begin", "end", "mean", "low", "high", "lowX", "highX", "smooth", "points", "firstStep", "lastStep"]) made[name] = new Array(count);
+  const made = {
+    count: 0,
+    total: answer.count,
+    nonfinite: answer.nonfinite ?? [],
+    attempts: answer.attempts ?? [],
+    hasSmooth: smooth && Array.isArray(answer.smoothed),
+  };
+  for (const name of [
+    "x",
+    "begin",
+    "end",
+    "mean",
+    "low",
+    "high",
+    "lowX",
+    "highX",
+    "smooth",
+    "points",
+    "firstStep",
+    "lastStep",
+  ])
+    made[name] = new Array(count);
   const byStep = answer.x === undefined || answer.x === "step";
   for (const [at, bucket] of answer.buckets.entries()) {
     const [first, last, least, most] = byStep
@@ -44,7 +64,14 @@ const GROWN = 1.1;
 function trailOf(data, smoothing) {
   const [first, last] = [data.firstStep[0] ?? NaN, data.lastStep[data.count - 1] ?? NaN];
   const weight = Math.min(Math.sqrt(smoothing), MAX_WEIGHT);
-  const trail = { sum: 0, weights: 0, step: NaN, first, range: last - first, left: (steps) => weight ** ((steps * UNITS) / (last - first)) };
+  const trail = {
+    sum: 0,
+    weights: 0,
+    step: NaN,
+    first,
+    range: last - first,
+    left: (steps) => weight ** ((steps * UNITS) / (last - first)),
+  };
   for (let at = 0; at < data.count; at += 1) {
     if (Number.isNaN(data.mean[at])) continue;
     const rest = data.points[at] - 1;
@@ -161,7 +188,8 @@ export function nonPositive(lines) {
 export function ahead(lines) {
   return lines.map((line) => {
     const { data } = line;
-    const kept = (places, values) => (places.some((place) => place <= 0) ? values.map((value, at) => (places[at] > 0 ? value : NaN)) : values);
+    const kept = (places, values) =>
+      places.some((place) => place <= 0) ? values.map((value, at) => (places[at] > 0 ? value : NaN)) : values;
     const [mean, low, high] = [data.mean, data.low, data.high].map((values) => kept(data.x, values));
     return { ...line, data: { ...data, mean, low, high, smooth: kept(data.end, data.smooth) } };
   });
@@ -173,7 +201,8 @@ export function spanAhead(lines, [from, to]) {
   for (const { data } of lines) {
     const at = data.end.findIndex((end) => end > 0);
     // The middle of the first bucket may be what is drawn.
-    for (const place of at < 0 ? [] : [data.begin[at], data.x[at], data.end[at]]) if (place > 0) least = Math.min(least, place);
+    for (const place of at < 0 ? [] : [data.begin[at], data.x[at], data.end[at]])
+      if (place > 0) least = Math.min(least, place);
   }
   const begin = from > 0 ? from : least;
   return begin <= to ? [begin, begin === to ? to * 1.1 : to] : null;
@@ -182,7 +211,8 @@ export function spanAhead(lines, [from, to]) {
 // How many points lie where it has no place.
 export function behind(lines) {
   let points = 0;
-  for (const { data } of lines) for (let at = 0; at < data.count && data.begin[at] <= 0; at += 1) if (data.x[at] <= 0) points += data.points[at];
+  for (const { data } of lines)
+    for (let at = 0; at < data.count && data.begin[at] <= 0; at += 1) if (data.x[at] <= 0) points += data.points[at];
   return points;
 }
 
@@ -193,13 +223,17 @@ export function extent(lines, [from, to], { clip = false, log = false } = {}) {
   for (const { data } of lines) {
     for (let at = 0; at < data.count; at += 1) {
       if (data.end[at] < from || data.begin[at] > to) continue;
-      for (const value of [data.low[at], data.high[at], data.smooth[at]]) if (!Number.isNaN(value) && (!log || value > 0)) values.push(value);
+      for (const value of [data.low[at], data.high[at], data.smooth[at]])
+        if (!Number.isNaN(value) && (!log || value > 0)) values.push(value);
     }
   }
   if (values.length === 0) return { range: null, clipped: 0 };
   if (!clip || values.length < 10) {
     let [low, high] = [Infinity, -Infinity];
-    for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
+    for (const value of values) {
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
     return { range: [low, high], clipped: 0 };
   }
   values.sort((a, b) => a - b);

@@ -19,16 +19,25 @@ export function makeShelf(board) {
   board.root.append(place, rest);
   const made = new Map();
   let limit = AT_ONCE;
-  more.addEventListener("click", () => { limit += AT_ONCE; show(); });
+  more.addEventListener("click", () => {
+    limit += AT_ONCE;
+    show();
+  });
 
-  const seen = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) {
-      const chart = board.charts.find(({ figure }) => figure === target);
-      if (!chart) continue;
-      chart.near = isIntersecting;
-      if (isIntersecting) { board.paint([chart]); if (chart.stale) board.schedule(); }
-    }
-  }, { rootMargin: "200px" });
+  const seen = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        const chart = board.charts.find(({ figure }) => figure === target);
+        if (!chart) continue;
+        chart.near = isIntersecting;
+        if (isIntersecting) {
+          board.paint([chart]);
+          if (chart.stale) board.schedule();
+        }
+      }
+    },
+    { rootMargin: "200px" },
+  );
   new ResizeObserver(() => board.paint(board.charts, true)).observe(place);
   document.addEventListener("fullscreenchange", () => board.paint(board.charts, true));
 
@@ -37,7 +46,10 @@ export function makeShelf(board) {
     const words = find.toLowerCase().trim();
     const isWanted = ({ id, name }) => (only.length === 0 || only.includes(id)) && name.toLowerCase().includes(words);
     const { pinned, folded } = board.kept.get();
-    const wanted = withPinned(board.groups.map(({ name, charts }) => ({ name, charts: charts.filter(isWanted) })), pinned);
+    const wanted = withPinned(
+      board.groups.map(({ name, charts }) => ({ name, charts: charts.filter(isWanted) })),
+      pinned,
+    );
     const total = wanted.reduce((sum, { charts }) => sum + charts.length, 0);
     let left = limit;
     board.charts = [];
@@ -47,7 +59,13 @@ export function makeShelf(board) {
       const figures = charts.slice(0, left).map(figureOf);
       left -= figures.length;
       // The first group alone needs no heading.
-      if (figures.length) sections.push({ name: name || (isAlone ? "" : "Metrics"), figures, count: charts.length, isFolded: folded.includes(name || "Metrics") });
+      if (figures.length)
+        sections.push({
+          name: name || (isAlone ? "" : "Metrics"),
+          figures,
+          count: charts.length,
+          isFolded: folded.includes(name || "Metrics"),
+        });
     }
     arrange(sections);
     rest.hidden = total <= limit;
@@ -78,7 +96,12 @@ export function makeShelf(board) {
     const present = [...place.querySelectorAll("figure.curve")];
     const order = sections.flatMap(({ figures }) => figures);
     const names = sections.map(({ name, figures }) => `${figures.length} ${name}`).join("\n");
-    if (place.dataset.names === names && order.length === present.length && order.every((figure, at) => figure === present[at])) return;
+    if (
+      place.dataset.names === names &&
+      order.length === present.length &&
+      order.every((figure, at) => figure === present[at])
+    )
+      return;
     place.dataset.names = names;
     /** @type {any} */
     const focused = document.activeElement;
@@ -91,8 +114,19 @@ export function makeShelf(board) {
 function section({ name, figures, count, isFolded }, board) {
   const grid = element("div", { class: "curve-grid" }, ...figures);
   if (!name) return element("div", {}, grid);
-  const heading = element("h3", { class: "group-name" }, element("bdi", {}, name), " ", element("small", {}, formatCount(count)));
-  const details = element("details", { class: "curve-section", "aria-label": name, open: !isFolded }, element("summary", {}, heading), grid);
+  const heading = element(
+    "h3",
+    { class: "group-name" },
+    element("bdi", {}, name),
+    " ",
+    element("small", {}, formatCount(count)),
+  );
+  const details = element(
+    "details",
+    { class: "curve-section", "aria-label": name, open: !isFolded },
+    element("summary", {}, heading),
+    grid,
+  );
   details.addEventListener("toggle", () => {
     const { folded } = board.kept.get();
     if (folded.includes(name) === details.open) board.kept.set({ folded: toggled(folded, name) });

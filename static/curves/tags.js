@@ -7,7 +7,11 @@ const TRAIN = new Set(["train", "training"]);
 const VALIDATION = new Set(["val", "valid", "validation", "eval", "evaluation", "dev"]);
 const TEST = new Set(["test", "testing"]);
 /** @type {[string, Set<string>][]} */
-const ROLES = [["train", TRAIN], ["validation", VALIDATION], ["test", TEST]];
+const ROLES = [
+  ["train", TRAIN],
+  ["validation", VALIDATION],
+  ["test", TEST],
+];
 
 function roleOf(word) {
   return ROLES.find(([, words]) => words.has(word.toLowerCase()))?.[0] ?? null;
@@ -27,7 +31,10 @@ export function partOf(run, tag) {
   for (const at of [0, words.length - 1]) {
     const role = words.length > 1 ? roleOf(words[at]) : null;
     if (!role) continue;
-    const cut = at === 0 ? last.slice(words[0].length).replace(/^[_.-]/, "") : last.slice(0, -words[at].length).replace(/[_.-]$/, "");
+    const cut =
+      at === 0
+        ? last.slice(words[0].length).replace(/^[_.-]/, "")
+        : last.slice(0, -words[at].length).replace(/[_.-]$/, "");
     return { role, name: [...segments.slice(0, -1), cut].join("/") };
   }
   return { role: inRun, name: tag };
@@ -35,15 +42,24 @@ export function partOf(run, tag) {
 
 // The name of a run without the part's word: `train` and `validation` of Keras are one run.
 export function baseRun(run) {
-  return run.split("/").filter((segment) => !roleOf(segment) && segment !== ".").join("/");
+  return run
+    .split("/")
+    .filter((segment) => !roleOf(segment) && segment !== ".")
+    .join("/");
 }
 
 // The last word of a metric's name decides; `epoch_` and the like are writers' prefixes.
 export function kindOf(name) {
   const text = name.toLowerCase();
   if (/(^|[/_.-])(lr|learning[_.-]?rate)([/_.-]|$)/.test(text) || /learningrate/.test(text)) return "rate";
-  if (/loss|error|perplexity|(^|[/_.-])(mse|mae|rmse|nll|ppl|wer|cer|fid|kl|bpb|bpc)([/_.-]|$)/.test(text)) return "loss";
-  if (/acc(uracy)?([/_.-]|\d|$)|precision|recall|f1|(^|[/_.-])(auc|map|iou|miou|bleu|rouge|dice|r2|psnr|ssim|top\d|reward|return|score|f_?score)([/_.-]|\d|$)/.test(text)) return "accuracy";
+  if (/loss|error|perplexity|(^|[/_.-])(mse|mae|rmse|nll|ppl|wer|cer|fid|kl|bpb|bpc)([/_.-]|$)/.test(text))
+    return "loss";
+  if (
+    /acc(uracy)?([/_.-]|\d|$)|precision|recall|f1|(^|[/_.-])(auc|map|iou|miou|bleu|rouge|dice|r2|psnr|ssim|top\d|reward|return|score|f_?score)([/_.-]|\d|$)/.test(
+      text,
+    )
+  )
+    return "accuracy";
   return "other";
 }
 
@@ -54,7 +70,8 @@ export function bestOf(name) {
   return { loss: "min", accuracy: "max" }[kindOf(name)] ?? null;
 }
 
-export const BEST_RULE = "Best is the minimum of metrics named like a loss or an error, and the maximum of metrics named like an accuracy or a score.";
+export const BEST_RULE =
+  "Best is the minimum of metrics named like a loss or an error, and the maximum of metrics named like an accuracy or a score.";
 
 // Steps of one unit share a zoom: Keras counts epochs in some curves and batches in others.
 export function unitOf(tag) {
@@ -79,7 +96,9 @@ export function chartsOf(curves, { pair = true } = {}) {
   }
   const order = ["train", null, "validation", "test"];
   for (const chart of charts.values()) {
-    chart.parts.sort((a, b) => order.indexOf(a.role) - order.indexOf(b.role) || compare(a.run, b.run) || compare(a.tag, b.tag));
+    chart.parts.sort(
+      (a, b) => order.indexOf(a.role) - order.indexOf(b.role) || compare(a.run, b.run) || compare(a.tag, b.tag),
+    );
   }
   return grouped([...charts.values()], pair);
 }
@@ -114,10 +133,7 @@ function grouped(charts, pair) {
     if (!groups.has(name)) groups.set(name, []);
     groups.get(name).push(chart);
   }
-  const list = [...groups].map(([name, members]) => ({
-    name,
-    charts: ordered(members),
-  }));
+  const list = [...groups].map(([name, members]) => ({ name, charts: ordered(members) }));
   return list.sort((a, b) => (a.name === "" ? -1 : b.name === "" ? 1 : compare(a.name, b.name)));
 }
 
@@ -127,7 +143,9 @@ function ordered(charts) {
   const of = (kind) => charts.filter((chart) => chart.kind === kind);
   const [losses, accuracies] = [of("loss"), of("accuracy")];
   const both = Math.max(losses.length, accuracies.length);
-  const pairs = Array.from({ length: both }, (_, at) => [losses[at], accuracies[at]]).flat().filter(Boolean);
+  const pairs = Array.from({ length: both }, (_, at) => [losses[at], accuracies[at]])
+    .flat()
+    .filter(Boolean);
   return [...pairs, ...of("rate"), ...of("other")];
 }
 

@@ -5,7 +5,11 @@
 import { element } from "../dom.js";
 import { onAxis, USUAL } from "./view.js";
 
-const AXES = [["step", "Step"], ["relative", "Relative"], ["wall", "Wall time"]];
+const AXES = [
+  ["step", "Step"],
+  ["relative", "Relative"],
+  ["wall", "Wall time"],
+];
 const MOST_TAGS = 200;
 let made = 0;
 
@@ -19,12 +23,21 @@ export function makeToolbar(view, change, download) {
     return element("label", {}, input, element("span", {}, label));
   });
   const other = element("select", { "aria-label": "Metric as horizontal axis" });
-  other.addEventListener("change", () => change(other.value ? onAxis(view(), "metric", other.value) : onAxis(view(), USUAL.x)));
+  other.addEventListener("change", () =>
+    change(other.value ? onAxis(view(), "metric", other.value) : onAxis(view(), USUAL.x)),
+  );
   const axis = element("div", { class: "segments", role: "group", "aria-label": "X axis" }, ...radios, other);
   const log = tick("Log y", (on) => change({ ...view(), log: on }));
   const logx = tick("Log x", (on) => change({ ...view(), logx: on }));
   const clip = tick("Ignore outliers", (on) => change({ ...view(), clip: on }));
-  const slider = element("input", { type: "range", min: "0", max: "0.99", step: "0.01", "aria-label": "Smoothing", title: "Time-weighted moving average: values count by their distance in steps" });
+  const slider = element("input", {
+    type: "range",
+    min: "0",
+    max: "0.99",
+    step: "0.01",
+    "aria-label": "Smoothing",
+    title: "Time-weighted moving average: values count by their distance in steps",
+  });
   const told = element("output", {}, "0");
   slider.addEventListener("input", () => {
     told.textContent = Number(slider.value).toFixed(2);
@@ -34,14 +47,28 @@ export function makeToolbar(view, change, download) {
   whole.addEventListener("click", () => change({ ...view(), zoom: {}, ranges: {} }));
   const list = element("ul", {});
   const downloads = drop("Download", list);
-  for (const [kind, label] of [["csv", "CSV of the charts shown"], ["svg", "SVG of the charts shown"]]) {
+  for (const [kind, label] of [
+    ["csv", "CSV of the charts shown"],
+    ["svg", "SVG of the charts shown"],
+  ]) {
     const button = element("button", { type: "button", class: "link" }, label);
-    button.addEventListener("click", () => { downloads.open = false; download(kind); });
+    button.addEventListener("click", () => {
+      downloads.open = false;
+      download(kind);
+    });
     list.append(element("li", {}, button));
   }
-  const bar = element("div", { class: "curve-tools one-row", role: "group", "aria-label": "Chart options" },
-    element("span", { class: "smooth" }, element("span", { "aria-hidden": "true" }, "X axis"), axis), logx.label, log.label, clip.label,
-    element("label", { class: "smooth" }, element("span", {}, "Smoothing"), slider, told), whole, downloads);
+  const bar = element(
+    "div",
+    { class: "curve-tools one-row", role: "group", "aria-label": "Chart options" },
+    element("span", { class: "smooth" }, element("span", { "aria-hidden": "true" }, "X axis"), axis),
+    logx.label,
+    log.label,
+    clip.label,
+    element("label", { class: "smooth" }, element("span", {}, "Smoothing"), slider, told),
+    whole,
+    downloads,
+  );
 
   function show(now, charts) {
     for (const radio of radios) radio.firstChild.checked = radio.firstChild.value === now.x;
@@ -50,7 +77,10 @@ export function makeToolbar(view, change, download) {
     other.hidden = tags.length < 2;
     if (other.dataset.names !== tags.join("\n")) {
       other.dataset.names = tags.join("\n");
-      other.replaceChildren(element("option", { value: "" }, "Metric…"), ...tags.map((tag) => element("option", { value: tag }, tag)));
+      other.replaceChildren(
+        element("option", { value: "" }, "Metric…"),
+        ...tags.map((tag) => element("option", { value: tag }, tag)),
+      );
     }
     other.value = now.by;
     log.input.checked = now.log;
@@ -74,7 +104,9 @@ export function tick(label, changed) {
 export function drop(label, list, { kind = "pick", button = "btn", name = null } = {}) {
   const summary = element("summary", { class: button, "aria-label": name }, label);
   const details = element("details", { class: kind }, summary, list);
-  details.addEventListener("focusout", ({ relatedTarget }) => { if (relatedTarget && !details.contains(relatedTarget)) details.open = false; });
+  details.addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget && !details.contains(relatedTarget)) details.open = false;
+  });
   details.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !details.open) return;
     event.stopPropagation();

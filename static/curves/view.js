@@ -8,10 +8,24 @@ const AXES = ["step", "relative", "wall", "metric"];
 /** @type {any} */
 export const USUAL = Object.freeze({
   // The axis; with "metric" the tag of the curve whose values it is.
-  x: "step", by: "", log: false, logx: false, smooth: 0, clip: false,
-  zoom: Object.freeze({}), ranges: Object.freeze({}), find: "", only: Object.freeze([]), off: Object.freeze([]),
+  x: "step",
+  by: "",
+  log: false,
+  logx: false,
+  smooth: 0,
+  clip: false,
+  zoom: Object.freeze({}),
+  ranges: Object.freeze({}),
+  find: "",
+  only: Object.freeze([]),
+  off: Object.freeze([]),
   // Of a comparison: which runs, in which order, and what is said of each.
-  where: "", sort: Object.freeze([]), value: "best", same: false, group: "", base: "",
+  where: "",
+  sort: Object.freeze([]),
+  value: "best",
+  same: false,
+  group: "",
+  base: "",
 });
 
 const WORDS = ["by", "find", "where", "group", "base"];
@@ -23,7 +37,14 @@ const NAMES = [...CHARTS, "where", "sort", "value", "same", "group", "base"];
 // The view that an address tells. What is not understood is as usual.
 export function readView(search) {
   const given = new URLSearchParams(search);
-  const view = { ...USUAL, zoom: {}, ranges: {}, only: listed(given.get("only")), off: listed(given.get("off")), sort: listed(given.get("sort")).slice(0, 2) };
+  const view = {
+    ...USUAL,
+    zoom: {},
+    ranges: {},
+    only: listed(given.get("only")),
+    off: listed(given.get("off")),
+    sort: listed(given.get("sort")).slice(0, 2),
+  };
   if (AXES.includes(given.get("x"))) view.x = given.get("x");
   for (const name of FLAGS) view[name] = given.get(name) === "1";
   const smooth = Number(given.get("smooth"));
@@ -40,7 +61,12 @@ export function readView(search) {
   }
   for (const part of listed(given.get("ranges"))) {
     const match = /^(.+):(-?[\d.e+-]*)~(-?[\d.e+-]*)$/.exec(part);
-    if (match) view.ranges = rangesWith(view.ranges, match[1], [match[2], match[3]].map((end) => (end === "" ? null : Number(end))));
+    if (match)
+      view.ranges = rangesWith(
+        view.ranges,
+        match[1],
+        [match[2], match[3]].map((end) => (end === "" ? null : Number(end))),
+      );
   }
   return view;
 }
@@ -54,18 +80,33 @@ export function writeView(view, search = "", alone = false) {
   if (view.x !== USUAL.x) query.set("x", view.x);
   for (const name of FLAGS) if (view[name]) query.set(name, "1");
   if (view.smooth > 0) query.set("smooth", String(view.smooth));
-  const ranges = Object.entries(view.ranges).map(([id, [from, to]]) => `${id}:${from === null ? "" : short(from)}~${to === null ? "" : short(to)}`);
+  const ranges = Object.entries(view.ranges).map(
+    ([id, [from, to]]) => `${id}:${from === null ? "" : short(from)}~${to === null ? "" : short(to)}`,
+  );
   const zooms = Object.entries(view.zoom).map(([unit, [from, to]]) => `${unit}:${short(from)}~${short(to)}`);
   for (const name of WORDS) if (view[name]) query.set(name, view[name]);
   if (view.value !== USUAL.value) query.set("value", view.value);
-  for (const [name, list] of [["zoom", zooms], ["ranges", ranges], ["sort", view.sort], ["only", view.only], ["off", view.off]]) if (list.length) query.set(name, list.map(escaped).join(","));
-  const text = query.toString().replaceAll("%2F", "/").replaceAll("%3A", ":").replaceAll("%7E", "~").replaceAll("%2C", ",");
+  for (const [name, list] of [
+    ["zoom", zooms],
+    ["ranges", ranges],
+    ["sort", view.sort],
+    ["only", view.only],
+    ["off", view.off],
+  ])
+    if (list.length) query.set(name, list.map(escaped).join(","));
+  const text = query
+    .toString()
+    .replaceAll("%2F", "/")
+    .replaceAll("%3A", ":")
+    .replaceAll("%7E", "~")
+    .replaceAll("%2C", ",");
   return text && `?${text}`;
 }
 
 // A list in one parameter: pages refuse one that stands twice. Tags may hold commas themselves.
 const escaped = (item) => item.replace(/[\\,]/g, "\\$&");
-const listed = (text) => (text ? text.match(/(?:\\[^]|[^\\,])+/g) ?? [] : []).map((item) => item.replace(/\\([^])/g, "$1"));
+const listed = (text) =>
+  (text ? (text.match(/(?:\\[^]|[^\\,])+/g) ?? []) : []).map((item) => item.replace(/\\([^])/g, "$1"));
 
 const short = (number) => String(Number(number.toPrecision(14)));
 
@@ -74,7 +115,8 @@ const short = (number) => String(Number(number.toPrecision(14)));
 /** @type {(ranges: any, id: string, ends: any) => any} */
 export function rangesWith(ranges, id, [from, to]) {
   const { [id]: _, ...others } = ranges;
-  const isRange = [from, to].every((end) => end === null || Number.isFinite(end)) && (from === null || to === null || from < to);
+  const isRange =
+    [from, to].every((end) => end === null || Number.isFinite(end)) && (from === null || to === null || from < to);
   return !isRange || (from === null && to === null) ? others : { ...others, [id]: [from, to] };
 }
 

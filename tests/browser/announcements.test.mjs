@@ -48,7 +48,11 @@ test("what is announced appears on an open page, and goes when it is put aside",
   await browser.appears(mia.page, strip(mia).getByRole("alert"), 20, "what the command line says");
   await browser.photograph(mia.page, "announcements-strip");
   await browser.assertAccessible(mia.page, "announcements-strip");
-  assert.equal(await strip(mia).getByRole("button", { name: "Dismiss this announcement" }).count(), 1, "what is critical stays");
+  assert.equal(
+    await strip(mia).getByRole("button", { name: "Dismiss this announcement" }).count(),
+    1,
+    "what is critical stays",
+  );
   await strip(mia).getByRole("button", { name: "Dismiss this announcement" }).click();
   await strip(mia).getByText("Lectures begin on Monday").waitFor({ state: "detached" });
   await mia.page.reload();
@@ -87,7 +91,10 @@ test("during maintenance nothing starts, and afterwards what waited does", async
   await browser.appears(mia.page, strip(mia).getByText("New disks are put in."), 20, "maintenance on an open page");
 
   await mia.page.getByRole("button", { name: "Start", exact: true }).click();
-  await mia.page.getByText(/No session starts during maintenance, until/).first().waitFor();
+  await mia.page
+    .getByText(/No session starts during maintenance, until/)
+    .first()
+    .waitFor();
   await browser.photograph(mia.page, "maintenance-refused");
   await browser.assertAccessible(mia.page, "maintenance-refused");
   await check("maintenance-on");
@@ -108,14 +115,28 @@ test("draining tells those whose sessions run, and ends them", async () => {
   const at = new Date(Date.now() + 3600_000).toISOString();
   lyceum(portal, ["admin", "maintenance", "on", "--drain-at", at]);
   await mia.page.goto(portal.url);
-  await browser.appears(mia.page, browser.card(mia.page, "after-all").getByText("Ends for maintenance"), 30, "the card's sentence");
+  await browser.appears(
+    mia.page,
+    browser.card(mia.page, "after-all").getByText("Ends for maintenance"),
+    30,
+    "the card's sentence",
+  );
   await browser.photograph(mia.page, "maintenance-drain");
   lyceum(portal, ["admin", "maintenance", "on", "--drain-at", "now"]);
   const sessions = async () => (await ask(portal, mia.account.name, "/sessions")).items;
-  const ended = await until(async () => (await sessions()).find((one) => one.state === "ended"), 60, "the end of the session");
+  const ended = await until(
+    async () => (await sessions()).find((one) => one.state === "ended"),
+    60,
+    "the end of the session",
+  );
   assert.equal(ended.end_reason, "stopped_by_admin");
   assert.match(ended.detail, /^Ended for maintenance/);
-  await browser.appears(mia.page, mia.page.getByText(/Ended for maintenance/).first(), 30, "why it ended, on the open page");
+  await browser.appears(
+    mia.page,
+    mia.page.getByText(/Ended for maintenance/).first(),
+    30,
+    "why it ended, on the open page",
+  );
   lyceum(portal, ["admin", "maintenance", "off"]);
 });
 
@@ -127,7 +148,9 @@ test("the health page says how everything is, and stays fresh", async () => {
     await page.getByText(part, { exact: true }).first().waitFor();
   }
   await check("health");
-  await page.evaluate(() => { document.body.dataset.kept = "yes"; });
+  await page.evaluate(() => {
+    document.body.dataset.kept = "yes";
+  });
   await page.getByText("no backup by").waitFor();
   lyceum(portal, ["admin", "backup", `${portal.data}-copy.db`]);
   await browser.appears(page, page.getByText(/the last backup was made/), 30, "the new backup");

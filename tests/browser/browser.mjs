@@ -117,11 +117,17 @@ export function card(page, name) {
 export async function waitForState(person, name, word, seconds) {
   const { page } = person;
   // Its sentence may hold the same word.
-  const place = card(page, name).first().locator(".state").filter({ hasText: new RegExp(`^\\s*${word}\\s*$`) });
+  const place = card(page, name)
+    .first()
+    .locator(".state")
+    .filter({ hasText: new RegExp(`^\\s*${word}\\s*$`) });
   try {
     await place.waitFor({ timeout: seconds * 1000 });
   } catch (error) {
-    const seen = await card(page, name).first().innerText().catch(() => "no card");
+    const seen = await card(page, name)
+      .first()
+      .innerText()
+      .catch(() => "no card");
     throw new Error(`“${name}” is not “${word}” after ${seconds} s but: ${seen}\n${person.portal.log.slice(-4000)}`, {
       cause: error,
     });
@@ -263,7 +269,10 @@ export async function assertAccessible(page, name) {
 
 /** The same but for colours, for a page whose like was looked at in its colours. */
 export function assertOrderly(page, name) {
-  return assertWell(page, name, { runOnly: STANDARDS, rules: Object.fromEntries(COLOURS.map((rule) => [rule, { enabled: false }])) });
+  return assertWell(page, name, {
+    runOnly: STANDARDS,
+    rules: Object.fromEntries(COLOURS.map((rule) => [rule, { enabled: false }])),
+  });
 }
 
 async function assertWell(page, name, options) {
@@ -271,7 +280,10 @@ async function assertWell(page, name, options) {
   await page.evaluate("scrollTo(0, 0)");
   // Evaluated by the debugger, so the page's content policy does not forbid it.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe);
-  const found = await page.evaluate((options) => globalThis.axe.run(document, options), { resultTypes: ["violations"], ...options });
+  const found = await page.evaluate((options) => globalThis.axe.run(document, options), {
+    resultTypes: ["violations"],
+    ...options,
+  });
   const places = (fault) => fault.nodes.map((node) => `    ${node.html}\n      ${node.failureSummary}`).join("\n");
   const faults = found.violations.map((fault) => `${fault.id}: ${fault.help}\n${places(fault)}`);
   if (faults.length > 0) assert.fail(`${name}:\n${faults.join("\n")}`);

@@ -64,10 +64,25 @@ test("their session and a stranger's program appear by themselves", async () => 
     method: "POST",
     body: { app: "terminal", name: "on-a-gpu", resources: { gpus: 1, cpus: 1 } },
   });
-  await browser.appears(page, page.locator(".gpu", { hasText: "In use" }).getByRole("link", { name: "on-a-gpu" }), 60, "their session");
+  await browser.appears(
+    page,
+    page.locator(".gpu", { hasText: "In use" }).getByRole("link", { name: "on-a-gpu" }),
+    60,
+    "their session",
+  );
   tell(`process 3 ${process.pid} 900\nlost 1\n`);
-  await browser.appears(page, page.locator(".gpu", { hasText: "The GPU has fallen off the bus" }).locator(".state.failed"), 60, "the lost GPU");
-  await browser.appears(page, page.locator(".gpu", { hasText: "GPU 3" }).locator(".state.outside"), 120, "the stranger");
+  await browser.appears(
+    page,
+    page.locator(".gpu", { hasText: "The GPU has fallen off the bus" }).locator(".state.failed"),
+    60,
+    "the lost GPU",
+  );
+  await browser.appears(
+    page,
+    page.locator(".gpu", { hasText: "GPU 3" }).locator(".state.outside"),
+    120,
+    "the stranger",
+  );
   await page.getByText("1 of 4 free").waitFor();
   await browser.photograph(page, "cluster");
   await browser.assertAccessible(page, "cluster");

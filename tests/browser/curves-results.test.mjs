@@ -10,12 +10,30 @@ import { curves } from "./modules.mjs";
 const results = await curves("results");
 
 const source = (name, hparams, loss, accuracy) => ({
-  id: name, name, kind: "run",
-  metrics: { runs: [{ run: ".", hparams, tags: [
-    { tag: "val/loss", min: loss, min_step: 7, max: 9, max_step: 1, last: loss === null ? null : loss + 1, last_step: 10 },
-    { tag: "accuracy", min: 0, min_step: 0, max: accuracy, max_step: 8, last: accuracy, last_step: 10 },
-    { tag: "lr", min: 0, max: 1, last: 1 },
-  ] }] },
+  id: name,
+  name,
+  kind: "run",
+  metrics: {
+    runs: [
+      {
+        run: ".",
+        hparams,
+        tags: [
+          {
+            tag: "val/loss",
+            min: loss,
+            min_step: 7,
+            max: 9,
+            max_step: 1,
+            last: loss === null ? null : loss + 1,
+            last_step: 10,
+          },
+          { tag: "accuracy", min: 0, min_step: 0, max: accuracy, max_step: 8, last: accuracy, last_step: 10 },
+          { tag: "lr", min: 0, max: 1, last: 1 },
+        ],
+      },
+    ],
+  },
 });
 const sources = [
   source("one", { lr: 0.01, optimizer: "adam", seed: 1 }, 0.5, 0.9),
@@ -25,8 +43,14 @@ const sources = [
 
 test("only what differs is marked as differing, and metrics stand in their order", () => {
   const { rows, columns } = results.tabled(sources, "best");
-  assert.deepEqual(columns.filter(({ kind, differs }) => kind === "param" && differs).map(({ label }) => label), ["lr", "optimizer", "warmup"]);
-  assert.deepEqual(columns.filter(({ kind }) => kind === "metric").map(({ label }) => label), ["accuracy", "val/loss"]);
+  assert.deepEqual(
+    columns.filter(({ kind, differs }) => kind === "param" && differs).map(({ label }) => label),
+    ["lr", "optimizer", "warmup"],
+  );
+  assert.deepEqual(
+    columns.filter(({ kind }) => kind === "metric").map(({ label }) => label),
+    ["accuracy", "val/loss"],
+  );
   assert.equal(rows[0].cells.get("m:val/loss"), 0.5);
   assert.equal(rows[0].steps.get("m:val/loss"), 7);
   assert.equal(results.tabled(sources, "last").rows[0].cells.get("m:val/loss"), 1.5);
@@ -67,11 +91,19 @@ test("the language means here what it means in the portal", async () => {
   const { rows, picked, wrong } = JSON.parse(await readFile(new URL("expressions.json", import.meta.url), "utf8"));
   for (const [text, expected] of picked) {
     const node = parse(text);
-    const found = rows.filter(([name, cells]) => picks(node, name, ({ text }) => cells[text] ?? null)).map(([name]) => name);
+    const found = rows
+      .filter(([name, cells]) => picks(node, name, ({ text }) => cells[text] ?? null))
+      .map(([name]) => name);
     assert.deepEqual(found, expected, text);
   }
-  for (const [text, at] of wrong) assert.throws(() => parse(text), (fault) => fault.at === at, text);
-  for (const name of ["lr", "train: loss", "a`b c", "none", "x,y"]) assert.equal(parse(`${quoted(name)} = 1`).column.text, name);
+  for (const [text, at] of wrong)
+    assert.throws(
+      () => parse(text),
+      (fault) => fault.at === at,
+      text,
+    );
+  for (const name of ["lr", "train: loss", "a`b c", "none", "x,y"])
+    assert.equal(parse(`${quoted(name)} = 1`).column.text, name);
 });
 
 test("a brush writes its bounds into the expression and leaves the rest of it", () => {
@@ -86,30 +118,110 @@ test("a brush writes its bounds into the expression and leaves the rest of it", 
 });
 
 test("correlation is that of ranks", () => {
-  assert.equal(results.rankCorrelation([[1, 10], [2, 100], [3, 1e9]]), 1);
-  assert.equal(results.rankCorrelation([[1, 3], [2, 2], [3, 1]]), -1);
+  assert.equal(
+    results.rankCorrelation([
+      [1, 10],
+      [2, 100],
+      [3, 1e9],
+    ]),
+    1,
+  );
+  assert.equal(
+    results.rankCorrelation([
+      [1, 3],
+      [2, 2],
+      [3, 1],
+    ]),
+    -1,
+  );
   // By hand: ranks 0 1 2 3 against 1 0 3 2.
-  assert.ok(Math.abs(results.rankCorrelation([[1, 2], [2, 1], [3, 4], [4, 3]]) - 0.6) < 1e-12);
+  assert.ok(
+    Math.abs(
+      results.rankCorrelation([
+        [1, 2],
+        [2, 1],
+        [3, 4],
+        [4, 3],
+      ]) - 0.6,
+    ) < 1e-12,
+  );
   // Ties share their rank: 0 1 2 against 0.5 0.5 2.
-  assert.ok(Math.abs(results.rankCorrelation([[1, 5], [2, 5], [3, 9]]) - 1.5 / Math.sqrt(2 * 1.5)) < 1e-12);
-  assert.equal(results.rankCorrelation([[1, 1], [2, 1], [3, 1]]), null);
-  assert.equal(results.rankCorrelation([[1, 1], [2, 2]]), null);
+  assert.ok(
+    Math.abs(
+      results.rankCorrelation([
+        [1, 5],
+        [2, 5],
+        [3, 9],
+      ]) -
+        1.5 / Math.sqrt(2 * 1.5),
+    ) < 1e-12,
+  );
+  assert.equal(
+    results.rankCorrelation([
+      [1, 1],
+      [2, 1],
+      [3, 1],
+    ]),
+    null,
+  );
+  assert.equal(
+    results.rankCorrelation([
+      [1, 1],
+      [2, 2],
+    ]),
+    null,
+  );
 });
 
 test("runs of one group are their mean, with a band from the lowest to the highest", async () => {
   const { bundled } = await curves("group");
   const { columns } = await curves("series");
   const line = (name, points) => ({
-    key: name, source: name, run: ".",
-    data: columns({ count: points.length, x: "step", nonfinite: [], buckets: points.map(([step, value]) => ({ count: 1, first_step: step, last_step: step, min: value, min_step: step, max: value, max_step: step, mean: value })) }),
+    key: name,
+    source: name,
+    run: ".",
+    data: columns({
+      count: points.length,
+      x: "step",
+      nonfinite: [],
+      buckets: points.map(([step, value]) => ({
+        count: 1,
+        first_step: step,
+        last_step: step,
+        min: value,
+        min_step: step,
+        max: value,
+        max_step: step,
+        mean: value,
+      })),
+    }),
   });
   // The second has other steps and ends earlier; the third is of another group; a NaN is no point.
-  const lines = [line("a", [[0, 1], [10, 3], [20, 5]]), line("b", [[0, 3], [5, 5], [8, null], [10, 7]]), line("c", [[0, 9]])];
+  const lines = [
+    line("a", [
+      [0, 1],
+      [10, 3],
+      [20, 5],
+    ]),
+    line("b", [
+      [0, 3],
+      [5, 5],
+      [8, null],
+      [10, 7],
+    ]),
+    line("c", [[0, 9]]),
+  ];
   const made = bundled(lines, ({ key }) => ({ key: key === "c" ? "y" : "x", label: key, color: "c1", dash: [] }));
   assert.equal(made.length, 2);
   const { data } = made[0];
   assert.deepEqual(data.x, [0, 5, 10, 20]);
   assert.deepEqual(data.mean, [2, 3.5, 5, 5]);
-  assert.deepEqual([data.low, data.high], [[1, 2, 3, 5], [3, 5, 7, 5]]);
+  assert.deepEqual(
+    [data.low, data.high],
+    [
+      [1, 2, 3, 5],
+      [3, 5, 7, 5],
+    ],
+  );
   assert.deepEqual(data.points, [2, 2, 2, 1]);
 });

@@ -33,17 +33,30 @@ after(async () => {
 /** Starts a training below the logs' folder, with hyper-parameters beside it; answers its process. */
 function train(name, hparams, ...options) {
   mkdirSync(join(logs, name));
-  writeFileSync(join(logs, name, "hparams.yaml"), Object.entries(hparams).map(([key, value]) => `${key}: ${value}\n`).join(""));
-  const child = spawn(lyceumBinary, ["demo-train", "--log-directory", join(logs, name), ...options], { stdio: "ignore" });
+  writeFileSync(
+    join(logs, name, "hparams.yaml"),
+    Object.entries(hparams)
+      .map(([key, value]) => `${key}: ${value}\n`)
+      .join(""),
+  );
+  const child = spawn(lyceumBinary, ["demo-train", "--log-directory", join(logs, name), ...options], {
+    stdio: "ignore",
+  });
   children.push(child);
   child.ended = new Promise((done) => child.once("close", done));
   return child;
 }
 
-const register = (name) => ask(portal, cora.name, "/runs", { method: "POST", body: { directory: join(logs, name), name } });
+const register = (name) =>
+  ask(portal, cora.name, "/runs", { method: "POST", body: { directory: join(logs, name), name } });
 
 /** Waits until everything that was written has been read. */
-const isRead = (run, points) => until(async () => (await ask(portal, cora.name, `/runs/${run.id}`)).points >= points, 90, `${points} points of ${run.name}`);
+const isRead = (run, points) =>
+  until(
+    async () => (await ask(portal, cora.name, `/runs/${run.id}`)).points >= points,
+    90,
+    `${points} points of ${run.name}`,
+  );
 
 async function visit(path) {
   const person = await browser.visit(chromium, portal);
@@ -62,7 +75,10 @@ async function isDrawn(page, id) {
     const figure = document.querySelector(`figure[data-chart="${id}"]`);
     const canvas = figure?.querySelector("canvas.picture");
     if (!canvas?.width || document.querySelector("[data-charts][aria-busy]")) return false;
-    return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0);
+    return canvas
+      .getContext("2d")
+      .getImageData(0, 0, canvas.width, canvas.height)
+      .data.some((value) => value > 0);
   }, id);
 }
 
@@ -71,7 +87,10 @@ async function saved(page, id, kind) {
   const figure = chart(page, id);
   await figure.getByLabel(/^Options of /).click();
   const role = kind.startsWith("CSV") ? "link" : "button";
-  const [file] = await Promise.all([page.waitForEvent("download"), figure.getByRole(role, { name: `Download ${kind}` }).click()]);
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    figure.getByRole(role, { name: `Download ${kind}` }).click(),
+  ]);
   return { name: file.suggestedFilename(), bytes: readFileSync(await file.path()) };
 }
 
@@ -90,8 +109,13 @@ test("curves grow on the page, without navigation", async () => {
   const { page } = person;
   await browser.appears(page, chart(page, "loss"), 60, "the chart of the loss");
   await isDrawn(page, "loss");
-  await page.evaluate(() => { globalThis.stayed = true; });
-  const step = async () => Number(/step ([\d\u202f]+)/.exec(await page.locator(".curve-summary").innerText())?.[1].replaceAll("\u202f", "") ?? 0);
+  await page.evaluate(() => {
+    globalThis.stayed = true;
+  });
+  const step = async () =>
+    Number(
+      /step ([\d\u202f]+)/.exec(await page.locator(".curve-summary").innerText())?.[1].replaceAll("\u202f", "") ?? 0,
+    );
   const drawn = () => page.locator('figure[data-chart="loss"] canvas.picture').evaluate((canvas) => canvas.toDataURL());
   const [before, picture] = [await step(), await drawn()];
   await until(async () => (await step()) >= before + 60, 60, "sixty more steps");
@@ -114,15 +138,29 @@ test("a hundred runs in one chart are solid lines, and their legend opens with a
   for (let at = 0; at < 100; at += 1) {
     const folder = join(logs, "hundred", `run-${String(at).padStart(3, "0")}`);
     mkdirSync(folder, { recursive: true });
-    const values = (step) => Array.from({ length: 10 }, (_, tag) => `"group/m${tag}": ${(Math.exp(-step / 300) + Math.sin(step * (tag + 1) + at) / 20 + at / 100).toFixed(5)}`).join(", ");
-    writeFileSync(join(folder, "metrics.jsonl"), steps.map((step) => `{"step": ${step}, "time": ${1.7e9 + step}, ${values(step)}}\n`).join(""));
+    const values = (step) =>
+      Array.from(
+        { length: 10 },
+        (_, tag) =>
+          `"group/m${tag}": ${(Math.exp(-step / 300) + Math.sin(step * (tag + 1) + at) / 20 + at / 100).toFixed(5)}`,
+      ).join(", ");
+    writeFileSync(
+      join(folder, "metrics.jsonl"),
+      steps.map((step) => `{"step": ${step}, "time": ${1.7e9 + step}, ${values(step)}}\n`).join(""),
+    );
   }
   const run = await register("hundred");
-  await until(async () => (await ask(portal, cora.name, `/runs/${run.id}`)).points === 1_000_000, 120, "a million points");
+  await until(
+    async () => (await ask(portal, cora.name, `/runs/${run.id}`)).points === 1_000_000,
+    120,
+    "a million points",
+  );
   const person = await visit(`/runs/${run.id}`);
   const { page } = person;
   await isDrawn(page, "group/m0");
-  console.log(`a hundred lines were drawn ${Math.round(await page.evaluate(() => performance.now()))} ms after the page was asked for`);
+  console.log(
+    `a hundred lines were drawn ${Math.round(await page.evaluate(() => performance.now()))} ms after the page was asked for`,
+  );
   const figure = chart(page, "group/m0");
   assert.equal(await figure.locator(".key").count(), 0);
   assert.doesNotMatch((await saved(page, "group/m0", "SVG")).bytes.toString(), /stroke-dasharray/);
@@ -134,11 +172,18 @@ test("a hundred runs in one chart are solid lines, and their legend opens with a
   await page.waitForURL(/off=run-007/);
 
   // The same on a logarithmic axis: step 0 has no place there, and a link says so.
-  const asked = page.waitForRequest((request) => request.url().endsWith("/api/v1/curves") && request.postDataJSON().log === true);
+  const asked = page.waitForRequest(
+    (request) => request.url().endsWith("/api/v1/curves") && request.postDataJSON().log === true,
+  );
   await page.getByRole("checkbox", { name: "Log x" }).check();
   await asked;
   await page.waitForURL(/logx=1/);
-  await browser.appears(page, figure.getByText("99 points at or before step 0 are gaps on a log axis"), 60, "what has no place");
+  await browser.appears(
+    page,
+    figure.getByText("99 points at or before step 0 are gaps on a log axis"),
+    60,
+    "what has no place",
+  );
   await browser.photograph(page, "curves-log-axis");
   await page.getByRole("radio", { name: "Wall time" }).check();
   await until(() => page.getByRole("checkbox", { name: "Log x" }).isHidden(), 30, "no logarithm of a clock");
@@ -159,9 +204,21 @@ test("a zoom asks for its own buckets, and a link restores the view", async () =
   await page.mouse.move(box.x + box.width * 0.5, box.y + 90);
   for (const id of ["loss", "accuracy"]) {
     const cursor = chart(page, id).locator("canvas.cursor");
-    await until(() => cursor.evaluate((canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)), 30, `the cursor in ${id}`);
+    await until(
+      () =>
+        cursor.evaluate((canvas) =>
+          canvas
+            .getContext("2d")
+            .getImageData(0, 0, canvas.width, canvas.height)
+            .data.some((value) => value > 0),
+        ),
+      30,
+      `the cursor in ${id}`,
+    );
   }
-  const asked = page.waitForRequest((request) => request.url().endsWith("/api/v1/curves") && /"from":/.test(request.postData() ?? ""));
+  const asked = page.waitForRequest(
+    (request) => request.url().endsWith("/api/v1/curves") && /"from":/.test(request.postData() ?? ""),
+  );
   await page.mouse.move(box.x + box.width * 0.35, box.y + 90);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.6, box.y + 90, { steps: 5 });
@@ -172,7 +229,10 @@ test("a zoom asks for its own buckets, and a link restores the view", async () =
   const { items } = await answer.json();
   const train_loss = items.find(({ tag }) => tag === "train/loss");
   assert.ok(train_loss.buckets.every(({ first_step }) => first_step >= body.from));
-  assert.ok(train_loss.buckets.some(({ max_step }) => max_step === 12_345), "the spike is in a bucket of its own step");
+  assert.ok(
+    train_loss.buckets.some(({ max_step }) => max_step === 12_345),
+    "the spike is in a bucket of its own step",
+  );
   await page.waitForURL(/zoom=step:/);
 
   await page.getByRole("checkbox", { name: "Log y", exact: true }).check();
@@ -193,7 +253,10 @@ test("a zoom asks for its own buckets, and a link restores the view", async () =
   await browser.appears(other.page, chart(other.page, "loss"), 60, "the same chart for somebody else");
   await isDrawn(other.page, "loss");
   assert.ok(await other.page.getByRole("checkbox", { name: "Log y", exact: true }).isChecked());
-  assert.equal(await chart(other.page, "loss").getByRole("button", { name: "validation" }).getAttribute("aria-pressed"), "false");
+  assert.equal(
+    await chart(other.page, "loss").getByRole("button", { name: "validation" }).getAttribute("aria-pressed"),
+    "false",
+  );
   assert.equal((await saved(other.page, "loss", "SVG")).bytes.toString(), picture);
   await browser.photograph(other.page, "curves-zoomed");
 
@@ -210,23 +273,40 @@ test("charts fill the window in the chosen size, and the toolbar is one row", as
   const person = await visit(`/runs/${run.id}`);
   const { page } = person;
   await isDrawn(page, "loss");
-  const tops = await page.getByRole("group", { name: "Chart options" }).evaluate((bar) => [...bar.children].filter((child) => child.offsetParent).map((child) => child.getBoundingClientRect()).map(({ top, height }) => top + height / 2));
+  const tops = await page.getByRole("group", { name: "Chart options" }).evaluate((bar) =>
+    [...bar.children]
+      .filter((child) => child.offsetParent)
+      .map((child) => child.getBoundingClientRect())
+      .map(({ top, height }) => top + height / 2),
+  );
   assert.ok(tops.length >= 6 && Math.max(...tops) - Math.min(...tops) < 6, `${tops}`);
   await browser.assertNoSidewaysScroll(page, "the toolbar at 1280");
 
   await page.setViewportSize({ width: 1920, height: 1000 });
-  const columns = () => page.locator(".curve-grid").first().evaluate((grid) => getComputedStyle(grid).gridTemplateColumns.split(" ").length);
-  const right = await page.locator(".curve-grid").first().evaluate((grid) => grid.getBoundingClientRect().right);
+  const columns = () =>
+    page
+      .locator(".curve-grid")
+      .first()
+      .evaluate((grid) => getComputedStyle(grid).gridTemplateColumns.split(" ").length);
+  const right = await page
+    .locator(".curve-grid")
+    .first()
+    .evaluate((grid) => grid.getBoundingClientRect().right);
   assert.ok(right > 1850, `the charts end at ${right}`);
   const found = [];
   for (const size of ["Small", "Medium", "Large"]) {
     await page.getByRole("radio", { name: `${size} charts` }).check();
     await isDrawn(page, "loss");
-    const [high, drawn] = await chart(page, "loss").locator(".place").evaluate((place) => [place.clientHeight, place.querySelector("canvas").height / devicePixelRatio]);
+    const [high, drawn] = await chart(page, "loss")
+      .locator(".place")
+      .evaluate((place) => [place.clientHeight, place.querySelector("canvas").height / devicePixelRatio]);
     assert.equal(drawn, high);
     found.push([await columns(), high]);
   }
-  assert.ok(found[0][0] > found[1][0] && found[1][0] > found[2][0] && found[0][1] < found[1][1] && found[1][1] < found[2][1], JSON.stringify(found));
+  assert.ok(
+    found[0][0] > found[1][0] && found[1][0] > found[2][0] && found[0][1] < found[1][1] && found[1][1] < found[2][1],
+    JSON.stringify(found),
+  );
   await page.reload();
   await isDrawn(page, "loss");
   assert.ok(await page.getByRole("radio", { name: "Large charts" }).isChecked(), "this browser remembers the size");
@@ -234,16 +314,32 @@ test("charts fill the window in the chosen size, and the toolbar is one row", as
 
   // The whole of it as one file.
   await page.getByLabel("Chart options").getByText("Download", { exact: true }).click();
-  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV of the charts shown" }).click()]);
-  const rows = readFileSync(await file.path(), "utf8").trim().split("\n");
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "CSV of the charts shown" }).click(),
+  ]);
+  const rows = readFileSync(await file.path(), "utf8")
+    .trim()
+    .split("\n");
   assert.equal(rows[0], "chart,line,x,mean,min,max,smoothed,points");
-  for (const name of await page.locator("figure.curve[data-chart]").evaluateAll((all) => all.map(({ dataset }) => dataset.chart))) assert.ok(rows.some((row) => row.startsWith(`${name},`)), name);
+  for (const name of await page
+    .locator("figure.curve[data-chart]")
+    .evaluateAll((all) => all.map(({ dataset }) => dataset.chart)))
+    assert.ok(
+      rows.some((row) => row.startsWith(`${name},`)),
+      name,
+    );
   browser.assertNoFaults(person);
 });
 
 test("a chart is pinned, set by hand and shown on the full screen with the keyboard", async () => {
   await train("by-hand", {}, "--steps", "400", "--rate", "0").ended;
-  writeFileSync(join(logs, "by-hand", "metrics.jsonl"), Array.from({ length: 50 }, (_, step) => `{"step": ${step}, "layers": {"one": ${step}, "two": ${2 * step}}}\n`).join(""));
+  writeFileSync(
+    join(logs, "by-hand", "metrics.jsonl"),
+    Array.from({ length: 50 }, (_, step) => `{"step": ${step}, "layers": {"one": ${step}, "two": ${2 * step}}}\n`).join(
+      "",
+    ),
+  );
   const run = await register("by-hand");
   await isRead(run, 900);
   const person = await visit(`/runs/${run.id}`);
@@ -257,7 +353,16 @@ test("a chart is pinned, set by hand and shown on the full screen with the keybo
     await page.keyboard.press("Enter");
   };
   await choose("layers/two", "Pin to the top");
-  const sections = () => page.locator(".curve-section").evaluateAll((all) => all.map((section) => [section.getAttribute("aria-label"), section.open, ...[...section.querySelectorAll("figure")].map(({ dataset }) => dataset.chart)]));
+  const sections = () =>
+    page
+      .locator(".curve-section")
+      .evaluateAll((all) =>
+        all.map((section) => [
+          section.getAttribute("aria-label"),
+          section.open,
+          ...[...section.querySelectorAll("figure")].map(({ dataset }) => dataset.chart),
+        ]),
+      );
   assert.deepEqual((await sections())[0], ["Pinned", true, "layers/two"]);
   const layers = page.locator('.curve-section[aria-label="layers"] summary').first();
   await layers.focus();
@@ -265,7 +370,13 @@ test("a chart is pinned, set by hand and shown on the full screen with the keybo
   await page.reload();
   await isDrawn(page, "layers/two");
   const after = await sections();
-  assert.deepEqual([after[0], after.at(-1)], [["Pinned", true, "layers/two"], ["layers", false, "layers/one"]]);
+  assert.deepEqual(
+    [after[0], after.at(-1)],
+    [
+      ["Pinned", true, "layers/two"],
+      ["layers", false, "layers/one"],
+    ],
+  );
 
   await options("loss").click();
   await page.getByLabel("Y axis from, loss").fill("0");
@@ -283,7 +394,18 @@ test("a chart is pinned, set by hand and shown on the full screen with the keybo
 
   await choose("loss", "Full screen");
   await page.waitForFunction(() => document.fullscreenElement?.dataset.chart === "loss");
-  await until(() => chart(page, "loss").locator(".place").evaluate((place) => place.clientHeight > 400 && place.querySelector("canvas").height === Math.round(place.clientHeight * devicePixelRatio)), 20, "a picture as large as the screen");
+  await until(
+    () =>
+      chart(page, "loss")
+        .locator(".place")
+        .evaluate(
+          (place) =>
+            place.clientHeight > 400 &&
+            place.querySelector("canvas").height === Math.round(place.clientHeight * devicePixelRatio),
+        ),
+    20,
+    "a picture as large as the screen",
+  );
   await page.screenshot({ path: browser.pictureOf("curves-full-screen") });
   await choose("loss", "Exit full screen");
   await page.waitForFunction(() => !document.fullscreenElement);
@@ -313,10 +435,15 @@ test("checkpoints are marked as they are written, and a curve is drawn over anot
   await child.ended;
   const [first] = before;
   assert.equal(first.file, "checkpoint.json");
-  assert.ok(before.every(({ step }, at) => at === 0 || before[at - 1].step < step), JSON.stringify(before));
+  assert.ok(
+    before.every(({ step }, at) => at === 0 || before[at - 1].step < step),
+    JSON.stringify(before),
+  );
 
   const axis = page.getByLabel("Metric as horizontal axis");
-  const answered = page.waitForResponse((answer) => answer.url().endsWith("/api/v1/curves") && answer.request().postDataJSON().by === "train/loss");
+  const answered = page.waitForResponse(
+    (answer) => answer.url().endsWith("/api/v1/curves") && answer.request().postDataJSON().by === "train/loss",
+  );
   await axis.selectOption("train/loss");
   const { items } = await (await answered).json();
   assert.ok(items.length > 0 && items.every(({ x }) => x === "metric"));
@@ -345,9 +472,17 @@ test("what is not a number is marked, and the keyboard and a table read what the
   const person = await visit(`/runs/${run.id}`);
   const { page } = person;
   const loss = chart(page, "loss");
-  await browser.appears(page, loss.getByText(/train: [\d\u202f]+ not finite, first at step 300/), 60, "how many are not finite");
+  await browser.appears(
+    page,
+    loss.getByText(/train: [\d\u202f]+ not finite, first at step 300/),
+    60,
+    "how many are not finite",
+  );
   await isDrawn(page, "loss");
-  const bad = await page.locator(".badge.bad").first().evaluate((badge) => getComputedStyle(badge).color);
+  const bad = await page
+    .locator(".badge.bad")
+    .first()
+    .evaluate((badge) => getComputedStyle(badge).color);
   assert.ok((await saved(page, "loss", "SVG")).bytes.toString().includes(`l8 8m-8 0l8-8" stroke="${bad}"`));
 
   await loss.locator(".place").focus();
@@ -376,7 +511,17 @@ test("what is not a number is marked, and the keyboard and a table read what the
 test("two runs that differ in one parameter are compared", async () => {
   const rates = ["0.1", "0.02"];
   const runs = [];
-  for (const rate of rates) await train(`lr-${rate}`, { learning_rate: rate, optimizer: "adam", batch_size: 64 }, "--steps", "600", "--rate", "0", "--learning-rate", rate).ended;
+  for (const rate of rates)
+    await train(
+      `lr-${rate}`,
+      { learning_rate: rate, optimizer: "adam", batch_size: 64 },
+      "--steps",
+      "600",
+      "--rate",
+      "0",
+      "--learning-rate",
+      rate,
+    ).ended;
   for (const rate of rates) runs.push(await register(`lr-${rate}`));
   for (const run of runs) await isRead(run, 1200);
   const person = await visit("/runs");

@@ -77,7 +77,8 @@ async function make() {
   await page.waitForURL(/\/datasets\/[0-9a-f-]{36}$/);
 }
 
-const isReady = () => browser.appears(person.page, person.page.locator(".page .state", { hasText: "ready" }), 120, "that it is ready");
+const isReady = () =>
+  browser.appears(person.page, person.page.locator(".page .state", { hasText: "ready" }), 120, "that it is ready");
 
 test("the first visit says what to do", async () => {
   const { page } = person;
@@ -137,13 +138,20 @@ test("masks lie over the pictures that they are of", async () => {
         const ground = [...new Set(mask)].sort((a, b) => many(b) - many(a))[0];
         const red = (wanted) => picture.filter((_, at) => (mask[at] === ground) === wanted).map(([value]) => value);
         const spread = (values) => Math.max(...values) - Math.min(...values);
-        return { sizes: [picture.length, mask.length], ground: spread(red(true)), all: spread(picture.map(([value]) => value)) };
+        return {
+          sizes: [picture.length, mask.length],
+          ground: spread(red(true)),
+          all: spread(picture.map(([value]) => value)),
+        };
       }),
     ),
   );
   assert.equal(spreads.length, 12);
   for (const { sizes, ground } of spreads) assert.ok(sizes[0] === sizes[1] && ground <= 24, JSON.stringify(spreads));
-  assert.ok(spreads.some(({ all }) => all > 48), JSON.stringify(spreads));
+  assert.ok(
+    spreads.some(({ all }) => all > 48),
+    JSON.stringify(spreads),
+  );
   await check("dataset-masks");
 });
 
@@ -199,8 +207,16 @@ with zipfile.ZipFile(sys.argv[1], "w") as archive:
   const facts = await page.locator(".facts-list").innerText();
   assert.match(facts, /1 broken/, "the name that leads out of it is listed and leads nowhere");
   const { items } = await ask(portal, name, "/datasets");
-  const expected = [["packed pictures", 48], ["pictures", 48], ["Shapes with masks", 60], ["Shapes with boxes", 3000]];
-  assert.deepEqual(items.map((one) => [one.name, one.pictures]), expected);
+  const expected = [
+    ["packed pictures", 48],
+    ["pictures", 48],
+    ["Shapes with masks", 60],
+    ["Shapes with boxes", 3000],
+  ];
+  assert.deepEqual(
+    items.map((one) => [one.name, one.pictures]),
+    expected,
+  );
 });
 
 test("what cannot be is said beside its field, and nothing is made", async () => {

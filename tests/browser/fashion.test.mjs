@@ -28,7 +28,8 @@ before(async () => {
   mkdirSync(folder);
   for (const file of FILES) copyFileSync(join(SOURCE, file), join(folder, file));
   writeFileSync(join(folder, "classes.txt"), `${CLASSES.join("\n")}\n`);
-  for (const path of [folder, ...[...FILES, "classes.txt"].map((file) => join(folder, file))]) chownSync(path, uid, gid);
+  for (const path of [folder, ...[...FILES, "classes.txt"].map((file) => join(folder, file))])
+    chownSync(path, uid, gid);
   person = await browser.visit(chromium, portal);
   await browser.signIn(person, fay);
   await browser.isSignedIn(person);
@@ -47,14 +48,21 @@ test("a standard set is created as published by one click, and a second click sa
   await page.getByRole("button", { name: "Create Fashion-MNIST" }).click();
   await page.waitForURL(/\/datasets\/[0-9a-f-]{36}$/);
   await browser.appears(page, page.locator(".page .state", { hasText: "ready" }), 240, "that it is ready");
-  for (const label of CLASSES.slice(1)) await page.getByRole("rowheader", { name: label, exact: true }).first().waitFor();
+  for (const label of CLASSES.slice(1))
+    await page.getByRole("rowheader", { name: label, exact: true }).first().waitFor();
   await browser.examine(person, "dataset-standard");
   const { contents, pictures } = await ask(portal, name, `/datasets/${page.url().split("/").at(-1)}`);
-  assert.deepEqual([pictures, contents.counts.train, contents.counts.val, contents.counts.test], [70000, 54000, 6000, 10000]);
+  assert.deepEqual(
+    [pictures, contents.counts.train, contents.counts.val, contents.counts.test],
+    [70000, 54000, 6000, 10000],
+  );
   await page.goto(`${portal.url}/datasets/new`);
   await page.getByRole("button", { name: "Create Fashion-MNIST" }).click();
   await page.getByText("A file or folder with this name already exists.").first().waitFor();
-  assert.deepEqual([await page.getByLabel("Width").inputValue(), await page.getByLabel("Set", { exact: true }).inputValue()], ["28", "fashion-mnist"]);
+  assert.deepEqual(
+    [await page.getByLabel("Width").inputValue(), await page.getByLabel("Set", { exact: true }).inputValue()],
+    ["28", "fashion-mnist"],
+  );
   await browser.examine(person, "dataset-standard-again");
 });
 
@@ -63,11 +71,16 @@ test("a set that cannot be downloaded says why and what to do", async () => {
   await page.goto(`${portal.url}/datasets/new`);
   await page.getByRole("radio", { name: /^Standard set/ }).check({ force: true });
   await page.getByLabel("Set", { exact: true }).selectOption("cifar-10");
-  assert.deepEqual([await page.getByLabel("Width").inputValue(), await page.getByLabel("Name", { exact: true }).inputValue()], ["32", "CIFAR-10"]);
+  assert.deepEqual(
+    [await page.getByLabel("Width").inputValue(), await page.getByLabel("Name", { exact: true }).inputValue()],
+    ["32", "CIFAR-10"],
+  );
   await page.getByRole("button", { name: "Create dataset" }).click();
   await page.waitForURL(/\/datasets\/[0-9a-f-]{36}$/);
   await browser.appears(page, page.locator(".page .state", { hasText: "failed" }), 120, "that it failed");
-  await page.getByText(/cifar-10-binary\.tar\.gz cannot be downloaded .*Copy the files of the set into a folder/).waitFor();
+  await page
+    .getByText(/cifar-10-binary\.tar\.gz cannot be downloaded .*Copy the files of the set into a folder/)
+    .waitFor();
   await browser.examine(person, "dataset-standard-failed");
 });
 
@@ -104,7 +117,9 @@ test("LeNet tells them apart, and its confusion says which not", async () => {
   assert.ok(metrics.accuracy > 0.6, `${metrics.accuracy} after one epoch`);
   const map = page.locator("table.heat").first();
   await map.waitFor();
-  const shown = await map.locator("tbody tr").evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll("td")].map((cell) => Number(cell.innerText))));
+  const shown = await map
+    .locator("tbody tr")
+    .evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll("td")].map((cell) => Number(cell.innerText))));
   assert.deepEqual(shown, confusion.counts);
   await browser.photograph(page, "fashion-confusion");
   browser.assertNoFaults(person, [/status of 422/]);

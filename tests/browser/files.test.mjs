@@ -157,7 +157,11 @@ open("looks/explore.ipynb", "w").write(json.dumps({"cells": cells, "nbformat": 4
     await page.getByRole("heading", { name, exact: true }).waitFor();
   };
   await open("square.png");
-  await until(() => page.locator(".picture img").evaluate((image) => image.complete && image.naturalWidth === 64), 10, "the picture");
+  await until(
+    () => page.locator(".picture img").evaluate((image) => image.complete && image.naturalWidth === 64),
+    10,
+    "the picture",
+  );
   await check("files-picture");
   await open("train.py");
   assert.equal(await page.locator("pre.numbered > span").count(), 122);
@@ -251,7 +255,11 @@ test("a working directory is chosen by the keyboard alone", async () => {
   await page.keyboard.press("Enter");
   const dialog = page.getByRole("dialog", { name: "Choose a folder" });
   await dialog.getByRole("button", { name: "experiments" }).waitFor();
-  await until(() => page.evaluate(() => document.activeElement?.textContent === "experiments"), 10, "the focus on the first folder");
+  await until(
+    () => page.evaluate(() => document.activeElement?.textContent === "experiments"),
+    10,
+    "the focus on the first folder",
+  );
   await browser.photograph(page, "folder-chooser");
   await browser.assertAccessible(page, "folder-chooser");
   await page.keyboard.press("Enter");

@@ -21,7 +21,7 @@ let chromium, portal, ada;
 before(async () => {
   chromium = await browser.openBrowser();
   // Counted, so that three sessions fit on a small machine too.
-  const configuration = "[scheduler.local]\ncpus = 8\nmemory = \"12GiB\"";
+  const configuration = '[scheduler.local]\ncpus = 8\nmemory = "12GiB"';
   portal = await startPortal({ configuration, environment: "built" });
 });
 
@@ -86,7 +86,10 @@ test("JupyterLab leads to the board of a folder, and offers one where there is n
   await browser.appears(board, board.getByText("journey", { exact: true }), 60, "the board that runs on the folder");
   await board.close();
 
-  await lab.getByRole("button", { name: /New Launcher/ }).first().click();
+  await lab
+    .getByRole("button", { name: /New Launcher/ })
+    .first()
+    .click();
   const tile = lab.locator('.jp-LauncherCard[data-category="Other"]', { hasText: "TensorBoard" });
   const offer = await portals(() => tile.first().click());
   await offer.getByText("No TensorBoard is running on ~.").waitFor();
@@ -113,6 +116,10 @@ test("stop ends a session, and start again brings it back", async () => {
   await browser.waitForState(ada, "shell", "Stopped", 60);
   await browser.press(ada, "shell", /^Start again/);
   await ada.page.goto(portal.url);
-  await until(async () => (await browser.card(ada.page, "shell").first().innerText()).includes("Running"), 60, "the new one");
+  await until(
+    async () => (await browser.card(ada.page, "shell").first().innerText()).includes("Running"),
+    60,
+    "the new one",
+  );
   browser.assertNoFaults(ada);
 });

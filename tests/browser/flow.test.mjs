@@ -66,9 +66,17 @@ test("a job shows TensorBoard by one press, and a board that runs is used again"
   const { page, context } = person;
   const job = await ask(portal, ada.name, "/jobs", {
     method: "POST",
-    body: { name: "curves", script: "lyceum demo-train --steps 40 --rate 40", resources: { cpus: 1, memory_bytes: 256 << 20 } },
+    body: {
+      name: "curves",
+      script: "lyceum demo-train --steps 40 --rate 40",
+      resources: { cpus: 1, memory_bytes: 256 << 20 },
+    },
   });
-  await until(async () => (await ask(portal, ada.name, `/jobs/${job.id}/metrics`)).runs?.length > 0, 90, "its first curve");
+  await until(
+    async () => (await ask(portal, ada.name, `/jobs/${job.id}/metrics`)).runs?.length > 0,
+    90,
+    "its first curve",
+  );
   await page.goto(`${portal.url}/jobs/${job.id}`);
   presses = 0;
   for (const time of [1, 2]) {
@@ -116,7 +124,14 @@ test("the palette finds a job, a page and an action by the keyboard alone", asyn
 test("sessions that have ended are found and started again from their list", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/sessions?app=terminal`);
-  await until(async () => { await page.reload(); return (await button(page, /Start again/).count()) > 0; }, 30, "its end");
+  await until(
+    async () => {
+      await page.reload();
+      return (await button(page, /Start again/).count()) > 0;
+    },
+    30,
+    "its end",
+  );
   await browser.examine(person, "sessions");
   await page.getByLabel("State").selectOption("running");
   await page.getByText("No sessions match.").waitFor();

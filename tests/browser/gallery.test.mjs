@@ -84,7 +84,11 @@ function answer(request, response) {
     return;
   }
   const file = path.startsWith("/static/") ? join(repository, path) : join(gallery, path);
-  if (![gallery, join(repository, "static")].some((root) => file.startsWith(root)) || !extname(file) || !existsSync(file)) {
+  if (
+    ![gallery, join(repository, "static")].some((root) => file.startsWith(root)) ||
+    !extname(file) ||
+    !existsSync(file)
+  ) {
     response.writeHead(404).end();
     return;
   }

@@ -21,15 +21,29 @@ before(async () => {
   folder = mkdtempSync(join(tmpdir(), "ly-hostile-"));
   chmodSync(folder, 0o755);
   copyFileSync(join(dirname(fileURLToPath(import.meta.url)), "hostile.py"), join(folder, "hostile.py"));
-  const certificate = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+  const certificate = [
+    "req",
+    "-x509",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:prime256v1",
+    "-nodes",
+    "-days",
+    "2",
+  ];
   const names = ["-subj", "/CN=lab", "-addext", "subjectAltName=DNS:portal.lab.test,DNS:*.apps.lab.test"];
-  execFileSync("openssl", [...certificate, ...names, "-out", join(folder, "cert.pem"), "-keyout", join(folder, "key.pem")], {
-    stdio: "ignore",
-  });
+  execFileSync(
+    "openssl",
+    [...certificate, ...names, "-out", join(folder, "cert.pem"), "-keyout", join(folder, "key.pem")],
+    { stdio: "ignore" },
+  );
   chmodSync(join(folder, "key.pem"), 0o644);
   // The site's name server, and an authority that the browser knows, in two lines.
   const { publicKey } = new X509Certificate(readFileSync(join(folder, "cert.pem")));
-  const known = createHash("sha256").update(publicKey.export({ type: "spki", format: "der" })).digest("base64");
+  const known = createHash("sha256")
+    .update(publicKey.export({ type: "spki", format: "der" }))
+    .digest("base64");
   const resolver = "--host-resolver-rules=MAP *.lab.test 127.0.0.1";
   chromium = await browser.openBrowser([resolver, `--ignore-certificate-errors-spki-list=${known}`]);
 });
@@ -154,9 +168,14 @@ async function setUp({ mode, https = false, server, address }) {
   const portal = await startPortal({ configuration, address, https });
   try {
     const [alice, bob] = ["alice", "bob"].map((name) => addUser(portal, `${name}${process.pid}`));
-    const start = async (who) => (await ask(portal, who.name, "/sessions", { method: "POST", body: { app: "hostile" } })).id;
+    const start = async (who) =>
+      (await ask(portal, who.name, "/sessions", { method: "POST", body: { app: "hostile" } })).id;
     const ids = { own: await start(alice), second: await start(alice), bobs: await start(bob) };
-    for (const [who, id] of [[alice, ids.own], [alice, ids.second], [bob, ids.bobs]]) {
+    for (const [who, id] of [
+      [alice, ids.own],
+      [alice, ids.second],
+      [bob, ids.bobs],
+    ]) {
       const runs = async () => (await ask(portal, who.name, `/sessions/${id}`)).state === "running";
       await until(runs, 90, "a running session");
     }
@@ -207,7 +226,10 @@ async function changesNothing({ page, portal, person, alice, ids }) {
   const others = person.context.pages().filter((other) => other !== page && other !== person.page);
   for (const other of others) await other.close();
   const tokens = await ask(portal, alice.name, "/tokens");
-  assert.deepEqual(tokens.items.filter((found) => found.name === "stolen"), []);
+  assert.deepEqual(
+    tokens.items.filter((found) => found.name === "stolen"),
+    [],
+  );
   assert.equal((await ask(portal, alice.name, `/sessions/${ids.second}`)).state, "running");
   await person.page.goto(`${portal.url}/settings`);
   await browser.isSignedIn(person);

@@ -34,12 +34,15 @@ before(async () => {
   execFileSync("skopeo", ["copy", "-q", "--dest-tls-verify=false", `docker-archive:${archive}`, target]);
   chromium = await browser.openBrowser();
   const mirror = `[images.mirrors]\n"nvcr.io" = "http://${host}/nvcr.io"\n`;
-  const machine = "[scheduler.local]\ncpus = 8\nmemory = \"16GiB\"\n";
+  const machine = '[scheduler.local]\ncpus = 8\nmemory = "16GiB"\n';
   portal = await startPortal({ configuration: `${machine}${mirror}`, environment: "kept" });
   const account = addUser(portal, `ada${process.pid}`);
   const boss = addUser(portal, `boss${process.pid}`, ["--admin"]);
   [chief, ada] = [await browser.visit(chromium, portal), await browser.visit(chromium, portal)];
-  for (const [person, who] of [[chief, boss], [ada, account]]) {
+  for (const [person, who] of [
+    [chief, boss],
+    [ada, account],
+  ]) {
     await browser.signIn(person, who);
     await browser.isSignedIn(person);
   }
@@ -76,13 +79,17 @@ test("an image is pulled with its progress on the page", async () => {
   registry.kill("SIGCONT");
   await row("notebook").getByText("Ready").waitFor({ timeout: 60_000 });
   await row("notebook").getByText("Content").click();
-  await row("notebook").getByText(/ipykernel \d/).waitFor();
+  await row("notebook")
+    .getByText(/ipykernel \d/)
+    .waitFor();
 });
 
 test("the page shows what is ready, pulled and failed", async () => {
   await add("absent", "nvcr.io/nvidia/absent:1");
   await chief.page.getByRole("button", { name: "Pull absent" }).click();
-  await row("absent").getByText(/does not have .* \(404\)/).waitFor({ timeout: 30_000 });
+  await row("absent")
+    .getByText(/does not have .* \(404\)/)
+    .waitFor({ timeout: 30_000 });
   await add("slow", "nvcr.io/nvidia/notebook:slow");
   registry.kill("SIGSTOP");
   await chief.page.getByRole("button", { name: "Pull slow" }).click();

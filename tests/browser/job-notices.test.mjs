@@ -73,7 +73,10 @@ test("an end and a failure are told on every page, and one's own cancelling is n
 });
 
 test("a value that is no number and a training that is stuck are told, by a portal that began anew as well", async () => {
-  await api("/me/notifications", { method: "PUT", body: { events: ["finished", "failed", "not_finite", "stalled"], stalled_after_seconds: 60 } });
+  await api("/me/notifications", {
+    method: "PUT",
+    body: { events: ["finished", "failed", "not_finite", "stalled"], stalled_after_seconds: 60 },
+  });
   await page.goto(`${portal.url}/usage`);
   const demo = (...options) => ["lyceum", "demo-train", "--steps", "0", "--rate", "20", ...options];
   const nan = await submit("unsteady", demo("--nan-at", "30"));
@@ -97,7 +100,10 @@ test("a value that is no number and a training that is stuck are told, by a port
   await told("Job ‘last’ finished");
   const titles = noted.map((one) => one.title);
   assert.deepEqual([...new Set(titles)].sort(), [...titles].sort());
-  assert.deepEqual(titles.filter((title) => /quiet|cancelled/.test(title)), []);
+  assert.deepEqual(
+    titles.filter((title) => /quiet|cancelled/.test(title)),
+    [],
+  );
   browser.assertNoFaults(person, [/ERR_|Failed to (fetch|load)|NetworkError|not refreshed|status of 50\d/]);
 });
 

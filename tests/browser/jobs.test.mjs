@@ -46,7 +46,12 @@ test("a demonstration is one press away, and what is chosen in the list is starr
   assert.equal(await tabs.getByRole("link", { name: "Metrics" }).getAttribute("aria-current"), "page");
   await browser.appears(page, page.locator('#curves figure[data-chart="loss"]'), 90, "its first curve");
   await tabs.getByRole("link", { name: "System" }).click();
-  await browser.appears(page, page.locator('#hardware figure[data-chart="hardware:cpu"]'), 90, "the chart of its cores");
+  await browser.appears(
+    page,
+    page.locator('#hardware figure[data-chart="hardware:cpu"]'),
+    90,
+    "the chart of its cores",
+  );
   await check("job-system");
   await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
   await browser.appears(page, page.getByText("You stopped it"), 60, "its end");
@@ -79,7 +84,11 @@ test("the first visit says what to do", async () => {
 test("a script is submitted, and its log grows without navigation", async () => {
   const { page } = person;
   await page.getByRole("radio", { name: "Script" }).check();
-  await page.getByRole("textbox", { name: "Script" }).fill("#!/bin/bash\nprintf '\\033[31mred alarm\\033[0m\\nload 10 %%\\rload 100 %%\\n'\nyes 'loss: nan' | head -40\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n");
+  await page
+    .getByRole("textbox", { name: "Script" })
+    .fill(
+      "#!/bin/bash\nprintf '\\033[31mred alarm\\033[0m\\nload 10 %%\\rload 100 %%\\n'\nyes 'loss: nan' | head -40\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n",
+    );
   await page.getByLabel("Name", { exact: true }).fill("counting");
   await page.getByText("Advanced").click();
   await page.getByLabel("Environment variables").fill("SEED=7");
@@ -119,7 +128,10 @@ test("its owner looks inside, in a terminal where it runs", async () => {
   const job = new URL(page.url());
   await browser.terminalShows(shell, `7 of ${job.pathname.split("/").at(-1)}`);
   await browser.photograph(shell, "job-terminal");
-  assert.equal(await shell.getByRole("link", { name: "Back to the job" }).getAttribute("href"), `${job.origin}${job.pathname}`);
+  assert.equal(
+    await shell.getByRole("link", { name: "Back to the job" }).getAttribute("href"),
+    `${job.origin}${job.pathname}`,
+  );
   await shell.close();
 });
 
@@ -170,7 +182,10 @@ test("a clone says what is different", async () => {
 
 test("a job that follows another one says for whom it waits, and that it never will", async () => {
   const { page } = person;
-  const { id } = await ask(portal, name, "/jobs", { method: "POST", body: { name: "prepare", command: ["sleep", "600"] } });
+  const { id } = await ask(portal, name, "/jobs", {
+    method: "POST",
+    body: { name: "prepare", command: ["sleep", "600"] },
+  });
   await page.goto(`${portal.url}/jobs/${id}`);
   await page.getByRole("link", { name: "Add dependent job" }).click();
   await page.getByRole("textbox", { name: "Command" }).fill("true");
@@ -185,7 +200,12 @@ test("a job that follows another one says for whom it waits, and that it never w
   await main().getByRole("link", { name: "prepare" }).waitFor();
   await check("job-waits-for-another");
   await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
-  await browser.appears(page, page.locator("#sentence").getByText("‘prepare’, which it depends on, was cancelled."), 60, "that it never will");
+  await browser.appears(
+    page,
+    page.locator("#sentence").getByText("‘prepare’, which it depends on, was cancelled."),
+    60,
+    "that it never will",
+  );
   await check("job-refused");
 });
 
@@ -202,12 +222,27 @@ test("the curves of a training grow on its page", async () => {
   const before = await picture();
   await until(async () => (await picture()) !== before, 60, "a chart that grows");
   // What it makes of the machine stands below, on the same axis.
-  for (const [chart, text] of [["cpu", "CPU (cores)"], ["memory", "Memory (GiB)"]]) {
+  for (const [chart, text] of [
+    ["cpu", "CPU (cores)"],
+    ["memory", "Memory (GiB)"],
+  ]) {
     const figure = page.locator(`#curves figure[data-chart="hardware:${chart}"]`);
     await browser.appears(page, figure, 60, `the chart of ${text}`);
     await figure.getByRole("heading", { name: text }).waitFor();
     await figure.scrollIntoViewIfNeeded();
-    await until(() => figure.locator("canvas.picture").evaluate((canvas) => canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)), 30, `a drawing of ${text}`);
+    await until(
+      () =>
+        figure.locator("canvas.picture").evaluate(
+          (canvas) =>
+            canvas.width > 0 &&
+            canvas
+              .getContext("2d")
+              .getImageData(0, 0, canvas.width, canvas.height)
+              .data.some((value) => value > 0),
+        ),
+      30,
+      `a drawing of ${text}`,
+    );
     assert.equal(await figure.getByRole("button", { name: "limit" }).count(), 1);
   }
   await check("job-curves");

@@ -13,11 +13,23 @@ before(async () => {
   chromium = await browser.openBrowser();
   portal = await startPortal({ environment: "none" });
   lea = addUser(portal, `lea${process.pid}`);
-  for (const [name, command] of [["beta", ["true"]], ["alpha", ["sh", "-c", "exit 3"]], ["gamma", ["sleep", "900"]], ["delta", ["sleep", "900"]]]) {
-    const { id } = await api("/jobs", { method: "POST", body: { name, command, resources: { cpus: 1, memory_bytes: 64 << 20 } } });
+  for (const [name, command] of [
+    ["beta", ["true"]],
+    ["alpha", ["sh", "-c", "exit 3"]],
+    ["gamma", ["sleep", "900"]],
+    ["delta", ["sleep", "900"]],
+  ]) {
+    const { id } = await api("/jobs", {
+      method: "POST",
+      body: { name, command, resources: { cpus: 1, memory_bytes: 64 << 20 } },
+    });
     if (name === "delta") await api(`/jobs/${id}/cancel`, { method: "POST" });
   }
-  await until(async () => (await api("/jobs")).items.filter(({ state }) => state === "ended").length === 3, 120, "the end of three");
+  await until(
+    async () => (await api("/jobs")).items.filter(({ state }) => state === "ended").length === 3,
+    120,
+    "the end of three",
+  );
   person = await browser.visit(chromium, portal);
   await browser.signIn(person, lea);
   await browser.isSignedIn(person);
@@ -36,11 +48,20 @@ test("the heads sort, and how a job turned out has a colour and a shape", async 
   await page.waitForURL(/\?sort=name$/);
   assert.deepEqual(await names(), ["alpha", "beta", "delta", "gamma"]);
   assert.equal(await page.getByRole("columnheader", { name: "Name" }).getAttribute("aria-sort"), "ascending");
-  const looks = await page.locator("tbody .state").evaluateAll((badges) => badges.map((badge) => {
-    const { width, height, transform, clipPath, borderRadius } = getComputedStyle(badge, "::before");
-    return { word: badge.textContent, colour: getComputedStyle(badge).color, shape: [width, height, transform, clipPath, borderRadius].join() };
-  }));
-  assert.deepEqual(looks.map(({ word }) => word), ["Failed", "Succeeded", "Cancelled", "Running"]);
+  const looks = await page.locator("tbody .state").evaluateAll((badges) =>
+    badges.map((badge) => {
+      const { width, height, transform, clipPath, borderRadius } = getComputedStyle(badge, "::before");
+      return {
+        word: badge.textContent,
+        colour: getComputedStyle(badge).color,
+        shape: [width, height, transform, clipPath, borderRadius].join(),
+      };
+    }),
+  );
+  assert.deepEqual(
+    looks.map(({ word }) => word),
+    ["Failed", "Succeeded", "Cancelled", "Running"],
+  );
   assert.equal(new Set(looks.map(({ shape }) => shape)).size, 4, "each has its own shape");
   assert.equal(new Set(looks.slice(0, 3).map(({ colour }) => colour)).size, 3, "and what has ended its own colour");
   await browser.examine(person, "jobs-sorted");
@@ -61,7 +82,8 @@ test("the list answers while one types, and the address follows", async () => {
 });
 
 test("rows are counted, and buttons say what they do with how many", async () => {
-  const list = page.locator("[data-list]"), all = page.getByLabel("Select all on this page");
+  const list = page.locator("[data-list]"),
+    all = page.getByLabel("Select all on this page");
   const cancel = list.getByRole("button", { name: /^Cancel/ });
   await list.getByText("0 of 4 selected").waitFor();
   assert.ok(await cancel.isDisabled(), "nothing is selected");
@@ -96,7 +118,10 @@ test("columns are chosen, and stay", async () => {
 });
 
 test("without scripts there are the same links, boxes and buttons", async () => {
-  const context = await chromium.newContext({ javaScriptEnabled: false, storageState: await person.context.storageState() });
+  const context = await chromium.newContext({
+    javaScriptEnabled: false,
+    storageState: await person.context.storageState(),
+  });
   const plain = await context.newPage();
   await plain.goto(`${portal.url}/jobs`);
   await plain.getByRole("columnheader", { name: "Name" }).getByRole("link").click();
@@ -110,7 +135,12 @@ test("without scripts there are the same links, boxes and buttons", async () => 
   await plain.getByRole("button", { name: "Reset" }).click();
   await plain.getByRole("columnheader", { name: "Outcome" }).waitFor();
   await plain.getByRole("link", { name: "beta" }).click();
-  for (const [tab, text] of [["Log", "Find in the log"], ["Config", "Copy the ID"], ["System", "Resources"], ["Overview", "Timeline"]]) {
+  for (const [tab, text] of [
+    ["Log", "Find in the log"],
+    ["Config", "Copy the ID"],
+    ["System", "Resources"],
+    ["Overview", "Timeline"],
+  ]) {
     await plain.getByRole("navigation", { name: "Job" }).getByRole("link", { name: tab }).click();
     await until(async () => (await plain.content()).includes(text), 30, `the tab ${tab}`);
   }

@@ -91,7 +91,8 @@ test("pages say when the portal is gone, and catch up when it is back", async ()
   for (const tab of [...homes, show]) await tab.getByText("Not connected, trying again").waitFor();
   await browser.photograph(homes[0], "not-connected");
   await portal.startAgain();
-  for (const tab of [...homes, show]) await tab.getByText("Not connected").waitFor({ state: "detached", timeout: 60_000 });
+  for (const tab of [...homes, show])
+    await tab.getByText("Not connected").waitFor({ state: "detached", timeout: 60_000 });
   await streams(1);
   await change(`/sessions/${id}`, { method: "PATCH", body: { name: `${name}-after` } });
   for (const home of homes) await card(home, `${name}-after`).waitFor();
@@ -103,12 +104,15 @@ test("pages say when the portal is gone, and catch up when it is back", async ()
   // A portal that says nothing, on connections that stay open, is as good as gone.
   portal.child.kill("SIGSTOP");
   try {
-    const pages = [...homes, show].map((tab) => tab.getByText("Not connected, trying again").waitFor({ timeout: 70_000 }));
+    const pages = [...homes, show].map((tab) =>
+      tab.getByText("Not connected, trying again").waitFor({ timeout: 70_000 }),
+    );
     await Promise.all([...pages, terminal.getByText("Connecting…").waitFor({ timeout: 90_000 })]);
   } finally {
     portal.child.kill("SIGCONT");
   }
-  for (const tab of [...homes, show]) await tab.getByText("Not connected").waitFor({ state: "detached", timeout: 90_000 });
+  for (const tab of [...homes, show])
+    await tab.getByText("Not connected").waitFor({ state: "detached", timeout: 90_000 });
   await streams(1);
   await terminal.getByText("Connecting…").waitFor({ state: "detached", timeout: 60_000 });
   await browser.typeInTerminal(terminal, "echo again-$((40+2))");
@@ -208,7 +212,10 @@ function change(path, options) {
 /** A running session, asked for by a program. */
 async function started(name, app = "terminal") {
   const memory_bytes = (app === "terminal" ? 1 / 4 : 2) * 2 ** 30;
-  const { id } = await change("/sessions", { method: "POST", body: { app, name, resources: { cpus: 1, memory_bytes } } });
+  const { id } = await change("/sessions", {
+    method: "POST",
+    body: { app, name, resources: { cpus: 1, memory_bytes } },
+  });
   await until(async () => (await change(`/sessions/${id}`)).state === "running", 400, `${name} to run`);
   return id;
 }
@@ -229,7 +236,10 @@ function streams(wanted) {
 function hide(page, hidden) {
   return page.evaluate((hidden) => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
-    Object.defineProperty(document, "visibilityState", { configurable: true, get: () => (hidden ? "hidden" : "visible") });
+    Object.defineProperty(document, "visibilityState", {
+      configurable: true,
+      get: () => (hidden ? "hidden" : "visible"),
+    });
     document.dispatchEvent(new Event("visibilitychange"));
   }, hidden);
 }

@@ -32,7 +32,10 @@ test("text can be settled piece by piece", () => {
 
 test("events are read wherever the stream is cut", () => {
   const stream = 'event: log\ndata: "a\\rb"\nid: 1.4\n\n: heartbeat\n\nevent: end\ndata: ended\n\n';
-  const expected = [{ event: "log", data: '"a\\rb"', id: "1.4" }, { event: "end", data: "ended" }];
+  const expected = [
+    { event: "log", data: '"a\\rb"', id: "1.4" },
+    { event: "end", data: "ended" },
+  ];
   for (let cut = 0; cut <= stream.length; cut++) {
     const heard = [];
     const read = eventReader((event) => heard.push(event));

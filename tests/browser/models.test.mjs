@@ -78,11 +78,18 @@ test("pictures and layers are looked at before the start, in another tab", async
   const { page, context } = person;
   await page.getByLabel("Epochs").fill("6");
   await page.getByLabel("Rotation", { exact: true }).fill("40");
-  const [tab] = await Promise.all([context.waitForEvent("page"), page.getByRole("button", { name: "Preview" }).click()]);
+  const [tab] = await Promise.all([
+    context.waitForEvent("page"),
+    page.getByRole("button", { name: "Preview" }).click(),
+  ]);
   await browser.appears(tab, tab.locator("#preview-state", { hasText: "ready" }), 300, "what it would be");
   assert.equal(await tab.locator(".pairs-of-pictures > li").count(), 8);
-  const [first, second] = await tab.locator(".pairs-of-pictures image").evaluateAll((all) => all.slice(0, 2).map((one) => one.getAttribute("href")));
-  const [one, other] = await Promise.all([first, second].map(async (href) => (await tab.request.get(`${portal.url}${href}`)).body()));
+  const [first, second] = await tab
+    .locator(".pairs-of-pictures image")
+    .evaluateAll((all) => all.slice(0, 2).map((one) => one.getAttribute("href")));
+  const [one, other] = await Promise.all(
+    [first, second].map(async (href) => (await tab.request.get(`${portal.url}${href}`)).body()),
+  );
   assert.ok(one.length > 50 && !one.equals(other), "the second is turned");
   await tab.getByRole("heading", { name: "Layers" }).waitFor();
   await browser.photograph(tab, "model-preview");
@@ -99,7 +106,10 @@ test("a network of one's own is written, and looked at before it learns", async 
   await page.getByLabel("Network", { exact: true }).selectOption("lenet");
   await page.getByRole("button", { name: "Open as code" }).click();
   assert.match(await program.inputValue(), /^def network\(x: Any, classes: int, dropout: float = 0\.5/m);
-  assert.deepEqual([await page.getByLabel("Epochs").inputValue(), await page.getByLabel("Network", { exact: true }).inputValue()], ["6", "own"]);
+  assert.deepEqual(
+    [await page.getByLabel("Epochs").inputValue(), await page.getByLabel("Network", { exact: true }).inputValue()],
+    ["6", "own"],
+  );
   await check("model-new-customized");
   await page.getByLabel("Task").selectOption("reconstruction");
   assert.match(await program.inputValue(), /^def network\(x: Any/m, "what was changed stays");
@@ -156,7 +166,10 @@ test("a network learns, with its curves before one's eyes", async () => {
   await browser.appears(page, says.filter({ hasText: "At 50 %:" }), 60, "what a threshold comes to");
   await threshold.locator("input").fill("99");
   const { answered, pictures } = await ask(portal, name, `/models/${model}/thresholds`);
-  assert.match(await says.innerText(), new RegExp(answered[99] ? `${answered[99]} of ${pictures} images` : `none of ${pictures}`));
+  assert.match(
+    await says.innerText(),
+    new RegExp(answered[99] ? `${answered[99]} of ${pictures} images` : `none of ${pictures}`),
+  );
   await page.locator("#layers summary").click();
   await page.getByRole("rowheader", { name: "logits" }).waitFor();
   await check("model-trained");
@@ -168,14 +181,19 @@ test("the confusion is shown as counts and as shares", async () => {
   await matrix.getByText("Predicted class", { exact: true }).waitFor();
   const { confusion } = await ask(portal, name, `/models/${model}/evaluation`);
   const diagonal = matrix.locator("td.right").first();
-  const [right] = confusion.counts[0], all = confusion.counts[0].reduce((sum, count) => sum + count, 0);
+  const [right] = confusion.counts[0],
+    all = confusion.counts[0].reduce((sum, count) => sum + count, 0);
   assert.equal((await diagonal.innerText()).trim(), String(right));
   await matrix.getByRole("radio", { name: "% of true class" }).check();
   assert.equal((await diagonal.innerText()).trim(), `${((right / all) * 100).toFixed(1)} %`);
   await matrix.getByRole("radio", { name: "Counts" }).check();
-  for (const title of ["ROC curve", "Precision-recall curve", "Reliability diagram"]) await page.getByRole("heading", { name: title }).waitFor();
+  for (const title of ["ROC curve", "Precision-recall curve", "Reliability diagram"])
+    await page.getByRole("heading", { name: title }).waitFor();
   const { roc } = await ask(portal, name, `/models/${model}/curves`);
-  await page.getByText(`AUC ${roc[0].auc.toFixed(3)}`).first().waitFor();
+  await page
+    .getByText(`AUC ${roc[0].auc.toFixed(3)}`)
+    .first()
+    .waitFor();
   assert.equal(await page.locator("#curves").getByRole("heading", { name: "epoch", exact: true }).count(), 0);
 });
 
@@ -184,12 +202,20 @@ test("cells of the confusion lead to their pictures", async () => {
   const { confusion } = await ask(portal, name, `/models/${model}/evaluation`);
   const cell = page.locator(".heat td a").first();
   const count = Number(await cell.locator(".by-count").innerText());
-  assert.equal(count, confusion.counts.flat().find((count) => count > 0));
+  assert.equal(
+    count,
+    confusion.counts.flat().find((count) => count > 0),
+  );
   await cell.click();
   await page.waitForURL(/predictions\?split=val&label=/);
   const cards = page.locator("#gallery > li");
   assert.equal(await cards.count(), Math.min(count, 120));
-  assert.equal((await page.request.get(`${portal.url}${await page.locator("#gallery image").first().getAttribute("href")}`)).status(), 200);
+  assert.equal(
+    (
+      await page.request.get(`${portal.url}${await page.locator("#gallery image").first().getAttribute("href")}`)
+    ).status(),
+    200,
+  );
   await check("model-cell");
   await page.goBack();
 });
@@ -197,7 +223,9 @@ test("cells of the confusion lead to their pictures", async () => {
 test("it is asked about a picture, and shows where the answer comes from", async () => {
   const { page } = person;
   const { items } = await ask(portal, name, `/datasets/${dataset.id}/items?split=val&limit=1`);
-  const picture = await page.request.get(`${portal.url}/api/v1/datasets/${dataset.id}/items/${items[0].row}/picture?full=true`);
+  const picture = await page.request.get(
+    `${portal.url}/api/v1/datasets/${dataset.id}/items/${items[0].row}/picture?full=true`,
+  );
   const file = join(drawer, "a shape.png");
   writeFileSync(file, await picture.body());
   await page.getByLabel("Upload images").setInputFiles(file);
@@ -207,7 +235,12 @@ test("it is asked about a picture, and shows where the answer comes from", async
   await browser.appears(page, page.locator(".drawings svg").nth(1), 300, "where it comes from");
   assert.equal(await page.locator(".bars-table tr").count(), 3, "all classes with their probabilities");
   await page.locator(".layers summary").first().click();
-  assert.equal((await page.request.get(`${portal.url}${await page.locator(".layers image").first().getAttribute("href")}`)).status(), 200);
+  assert.equal(
+    (
+      await page.request.get(`${portal.url}${await page.locator(".layers image").first().getAttribute("href")}`)
+    ).status(),
+    200,
+  );
   await check("model-answer");
 });
 
@@ -245,8 +278,16 @@ test("predictions for a whole folder", async () => {
   await page.waitForURL(/\/tests\//);
   await browser.appears(page, page.locator("#gallery > li").nth(1), 300, "both answers");
   assert.equal(await page.locator("#gallery > li").count(), 2);
-  assert.equal((await page.request.get(`${portal.url}${await page.locator("#gallery image").first().getAttribute("href")}`)).status(), 200);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Table (CSV)" }).click()]);
+  assert.equal(
+    (
+      await page.request.get(`${portal.url}${await page.locator("#gallery image").first().getAttribute("href")}`)
+    ).status(),
+    200,
+  );
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "Table (CSV)" }).click(),
+  ]);
   assert.equal(download.suggestedFilename(), "predictions.csv");
   await check("model-folder");
 });
@@ -257,10 +298,14 @@ test("several uploaded images are predicted together", async () => {
   const { items } = await ask(portal, name, `/datasets/${dataset.id}/items?split=val&limit=3`);
   const files = [];
   for (const { row } of items) {
-    const picture = await page.request.get(`${portal.url}/api/v1/datasets/${dataset.id}/items/${row}/picture?full=true`);
+    const picture = await page.request.get(
+      `${portal.url}/api/v1/datasets/${dataset.id}/items/${row}/picture?full=true`,
+    );
     files.push({ name: `shape ${row}.png`, mimeType: "image/png", buffer: await picture.body() });
   }
-  await page.getByLabel("Upload images").setInputFiles([...files, { name: "page.png", mimeType: "image/png", buffer: Buffer.from("<html></html>") }]);
+  await page
+    .getByLabel("Upload images")
+    .setInputFiles([...files, { name: "page.png", mimeType: "image/png", buffer: Buffer.from("<html></html>") }]);
   await page.getByRole("button", { name: "Predict", exact: true }).click();
   await page.waitForURL(/\/tests\//, { timeout: 60_000 });
   await browser.appears(page, page.locator("#gallery > li").nth(3), 300, "all answers");
@@ -282,13 +327,21 @@ test("it is served, and answers a picture in a page of its own", async () => {
   await page.goto(`${portal.url}/`);
   await browser.waitForState(person, "shapes service", "Running", 120);
   await check("model-service-card");
-  const service = await browser.openTab(person, browser.card(page, "shapes service").getByRole("link", { name: /^Open/ }));
+  const service = await browser.openTab(
+    person,
+    browser.card(page, "shapes service").getByRole("link", { name: /^Open/ }),
+  );
   const shape = join(drawer, "a shape.png");
   const same = { name: "the same.png", mimeType: "image/png", buffer: readFileSync(shape) };
   await service.getByLabel("Images").setInputFiles(shape);
   await browser.appears(service, service.locator("#answers meter").nth(2), 60, "its three classes");
   await service.getByLabel("Images").setInputFiles([same, { ...same, name: "once more.png" }]);
-  await browser.appears(service, service.locator("#answers > li").nth(2).locator("meter").nth(2), 60, "several at once");
+  await browser.appears(
+    service,
+    service.locator("#answers > li").nth(2).locator("meter").nth(2),
+    60,
+    "several at once",
+  );
   assert.equal(await service.locator("#answers canvas").count(), 3, "each picture is shown");
   await browser.appears(service, service.locator("#latency", { hasText: "ms" }), 60, "how long it takes");
   await browser.photograph(service, "model-service");

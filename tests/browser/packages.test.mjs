@@ -50,7 +50,7 @@ before(async () => {
   execFileSync("python3", ["-c", WHEEL, wheels]);
   chmodSync(join(wheels, "ly_demo-1.0-py3-none-any.whl"), 0o644);
   chromium = await browser.openBrowser();
-  const configuration = "[scheduler.local]\ncpus = 8\nmemory = \"16GiB\"";
+  const configuration = '[scheduler.local]\ncpus = 8\nmemory = "16GiB"';
   portal = await startPortal({ configuration, environment: "kept" });
   const account = addUser(portal, `ada${process.pid}`);
   ada = await browser.visit(chromium, portal);
@@ -89,17 +89,26 @@ test("a notebook installs a package and imports it at once", async () => {
   await browser.cellShows(lab, 1, "answer 42 environments");
 
   // A terminal of JupyterLab's, which draws on a canvas: it writes what it sees into a file.
-  await lab.getByRole("button", { name: /New Launcher/ }).first().click();
+  await lab
+    .getByRole("button", { name: /New Launcher/ })
+    .first()
+    .click();
   await lab.locator('.jp-LauncherCard[data-category="Other"]', { hasText: "Terminal" }).first().click();
   const screen = lab.locator(".jp-Terminal .xterm-screen");
   await browser.appears(lab, screen, 60, "a terminal in JupyterLab");
   await screen.first().click();
-  await lab.keyboard.type("python -c 'import ly_demo; print(ly_demo.ANSWER)' > seen.part; which pip >> seen.part; mv seen.part seen\n");
-  const seen = await until(async () => {
-    const authorization = `Bearer ${portal.tokens.get(ada.account)}`;
-    const answer = await fetch(`${portal.url}/s/${first}/api/contents/seen`, { headers: { authorization } });
-    return answer.ok && (await answer.json()).content;
-  }, 60, "what the terminal wrote");
+  await lab.keyboard.type(
+    "python -c 'import ly_demo; print(ly_demo.ANSWER)' > seen.part; which pip >> seen.part; mv seen.part seen\n",
+  );
+  const seen = await until(
+    async () => {
+      const authorization = `Bearer ${portal.tokens.get(ada.account)}`;
+      const answer = await fetch(`${portal.url}/s/${first}/api/contents/seen`, { headers: { authorization } });
+      return answer.ok && (await answer.json()).content;
+    },
+    60,
+    "what the terminal wrote",
+  );
   assert.match(seen, /^42\n.*\.local\/share\/lyceum\/environments\/.*\/bin\/pip\n$/);
   await lab.close();
 });

@@ -61,7 +61,11 @@ test("a group is made, with a member and a manager", async () => {
   if (!(await name.isVisible())) await page.getByText("New group").click();
   await name.fill("Vision Lab");
   await page.getByRole("button", { name: "Create group" }).click();
-  await page.getByText("a group's name must have", { exact: false }).or(page.getByText("A group's name must have", { exact: false })).first().waitFor();
+  await page
+    .getByText("a group's name must have", { exact: false })
+    .or(page.getByText("A group's name must have", { exact: false }))
+    .first()
+    .waitFor();
   await page.getByLabel("Name", { exact: true }).fill("vision");
   await page.getByRole("button", { name: "Create group" }).click();
   await page.getByRole("heading", { name: "vision" }).waitFor();
@@ -148,10 +152,14 @@ test("somebody's session is stopped from their page, and the account is closed",
   await check("user");
   await browser.press(chief, "private-name", /^Stop/);
   assert.equal(page.url(), `${portal.url}/admin/users/${eve.name}`);
-  await until(async () => {
-    await page.goto(`${portal.url}/admin/users/${eve.name}`);
-    return /Stopped/.test(await browser.card(page, "private-name").first().innerText());
-  }, 60, "the session's end");
+  await until(
+    async () => {
+      await page.goto(`${portal.url}/admin/users/${eve.name}`);
+      return /Stopped/.test(await browser.card(page, "private-name").first().innerText());
+    },
+    60,
+    "the session's end",
+  );
 
   await confirm(page, "Disable");
   await page.getByText("Account disabled.", { exact: false }).first().waitFor();

@@ -37,7 +37,16 @@ export async function startPortal({ configuration = "", environment = "none", ad
   const argv = ["serve", "--config", file, "--data", join(data, "d"), "--listen", `127.0.0.1:${port}`];
   // Where this process asks it, and where the browser does.
   const api = `${https ? "https" : "http"}://127.0.0.1:${port}`;
-  const portal = { url: address?.(port) ?? api, api, data: join(data, "d"), log: "", child: null, file, users: [], lends: environment === "kept" };
+  const portal = {
+    url: address?.(port) ?? api,
+    api,
+    data: join(data, "d"),
+    log: "",
+    child: null,
+    file,
+    users: [],
+    lends: environment === "kept",
+  };
   // Somebody else's portal on this machine may have made `ly-admin`; that is not ours to remove.
   if (!hasAccount("ly-admin")) portal.users.push("admin");
 
@@ -174,7 +183,9 @@ function cleanEnvironment() {
 }
 
 function hasAccount(name) {
-  return readFileSync("/etc/passwd", "utf8").split("\n").some((line) => line.startsWith(`${name}:`));
+  return readFileSync("/etc/passwd", "utf8")
+    .split("\n")
+    .some((line) => line.startsWith(`${name}:`));
 }
 
 // What a portal keeps outside its data directory is named after that directory: the parents of

@@ -37,7 +37,11 @@ test("while a slider moves, the form says whether it starts, waits or cannot, an
     body: { app: "terminal", name: "first", resources: { cpus: 2, memory_bytes: 64 << 20 } },
   });
   await slide(page, 3);
-  await says(page, "Will wait", "Your limit is 3 cores and 2 are in use by ‘first’. Stop it, or ask for at most 1 core.");
+  await says(
+    page,
+    "Will wait",
+    "Your limit is 3 cores and 2 are in use by ‘first’. Stop it, or ask for at most 1 core.",
+  );
   await browser.photograph(page, "form-will-wait");
   await browser.assertAccessible(page, "form-will-wait");
   await slide(page, 1);
@@ -51,7 +55,11 @@ test("while a slider moves, the form says whether it starts, waits or cannot, an
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByText("This asks for 2 cores; your limit is 1 core").first().waitFor();
   const mine = await ask(portal, dot.name, "/sessions");
-  assert.deepEqual(mine.items.map(({ name }) => name), ["first"], "nothing was started by looking");
+  assert.deepEqual(
+    mine.items.map(({ name }) => name),
+    ["first"],
+    "nothing was started by looking",
+  );
   browser.assertNoFaults(person, [/status of (409|422)/]);
 });
 
@@ -102,5 +110,10 @@ async function slide(page, cores) {
 // Waits until the form says this of what is chosen.
 async function says(page, headline, words = "") {
   const verdict = page.locator("#verdict");
-  await browser.appears(page, verdict.filter({ hasText: headline }).filter({ hasText: words }), 30, `“${headline} ${words}”`);
+  await browser.appears(
+    page,
+    verdict.filter({ hasText: headline }).filter({ hasText: words }),
+    30,
+    `“${headline} ${words}”`,
+  );
 }

@@ -75,7 +75,10 @@ test("an override is looked at, saved, and shown with its source", async () => {
   await page.getByText("Saved. The new limits apply", { exact: false }).waitFor();
   await page.getByText("override until").first().waitFor();
   const { overrides } = await ask(portal, chiefs[0].name, `/quotas/users/${ada.name}`);
-  assert.deepEqual([overrides.light.value, overrides.light.expires_at, overrides.light.note], [1, "2037-12-01T12:00:00Z", "a short breath"]);
+  assert.deepEqual(
+    [overrides.light.value, overrides.light.expires_at, overrides.light.note],
+    [1, "2037-12-01T12:00:00Z", "a short breath"],
+  );
   const running = (await ask(portal, ada.name, "/sessions?limit=50")).items.filter(({ state }) => state === "running");
   assert.equal(running.length, 2, "nothing was stopped");
 });
@@ -96,7 +99,8 @@ test("of two administrators the second sees both versions, and nothing typed is 
   await press(boss.page, "Preview the change");
   await boss.page.getByText("Another user changed these limits in the meantime", { exact: false }).waitFor();
   await boss.page.getByText(`${chiefs[0].name} set this to 5`, { exact: false }).waitFor();
-  const typed = (name) => boss.page.getByRole("group", { name, exact: true }).getByRole("textbox", { name: "value" }).inputValue();
+  const typed = (name) =>
+    boss.page.getByRole("group", { name, exact: true }).getByRole("textbox", { name: "value" }).inputValue();
   assert.deepEqual([await typed("Sessions at once"), await typed("Longest session")], ["7", "12 h"]);
   await check(boss, "limits-stale");
   await press(boss.page, "Preview the change");
@@ -139,7 +143,9 @@ test("a group has totals, and its manager shares them out", async () => {
   await check(chief, "quota-groups");
   await page.getByRole("link", { name: "vision" }).click();
   await page.getByRole("checkbox", { name: /^Sessions can be charged/ }).check();
-  const total = page.getByRole("table", { name: "Together" }).getByRole("group", { name: "Cores at once", exact: true });
+  const total = page
+    .getByRole("table", { name: "Together" })
+    .getByRole("group", { name: "Cores at once", exact: true });
   await total.getByRole("radio", { name: "value" }).check({ force: true });
   await total.getByRole("textbox", { name: "value" }).fill("6");
   await press(page, "Preview the change");
@@ -170,7 +176,11 @@ test("a session is stopped from its owner's limits, and nothing went wrong on an
   await chief.page.goto(`${portal.url}/admin/quotas/users/${people[0].name}`);
   await browser.press(chief, "second", /^Stop/);
   const live = async () => (await ask(portal, people[0].name, "/sessions?limit=50")).items;
-  await until(async () => (await live()).some(({ name, state }) => name === "second" && state === "ended"), 60, "its end");
+  await until(
+    async () => (await live()).some(({ name, state }) => name === "second" && state === "ended"),
+    60,
+    "its end",
+  );
   browser.assertNoFaults(chief, [/status of 422/]);
   browser.assertNoFaults(boss, [/status of 412/]);
 });

@@ -11,8 +11,10 @@ import { after, before, test } from "node:test";
 import * as browser from "./browser.mjs";
 import { addUser, ask, startPortal, until } from "./portal.mjs";
 
-const RUNS = 100, STEPS = 60;
-const RATES = [0.3, 0.1, 0.03, 0.01, 0.003], OPTIMIZERS = ["adam", "sgd"];
+const RUNS = 100,
+  STEPS = 60;
+const RATES = [0.3, 0.1, 0.03, 0.01, 0.003],
+  OPTIMIZERS = ["adam", "sgd"];
 let chromium, portal, cora, logs;
 
 before(async () => {
@@ -29,7 +31,12 @@ before(async () => {
     const name = `run-${String(at).padStart(3, "0")}`;
     await ask(portal, cora.name, "/runs", { method: "POST", body: { directory: join(logs, name), name } });
   }
-  await until(async () => (await ask(portal, cora.name, "/results?where=val%2Floss+%21%3D+none+and+points+%3D+600")).matched === RUNS, 240, "a hundred runs are read");
+  await until(
+    async () =>
+      (await ask(portal, cora.name, "/results?where=val%2Floss+%21%3D+none+and+points+%3D+600")).matched === RUNS,
+    240,
+    "a hundred runs are read",
+  );
 });
 
 after(async () => {
@@ -41,12 +48,30 @@ after(async () => {
 /** A run of ten curves: the greater the rate, the quicker and the higher it ends. */
 function write(name, hparams, number) {
   mkdirSync(join(logs, name));
-  writeFileSync(join(logs, name, "hparams.yaml"), Object.entries(hparams).map(([key, value]) => `${key}: ${value}\n`).join(""));
+  writeFileSync(
+    join(logs, name, "hparams.yaml"),
+    Object.entries(hparams)
+      .map(([key, value]) => `${key}: ${value}\n`)
+      .join(""),
+  );
   const lines = [];
   for (let step = 0; step < STEPS; step += 1) {
     const noise = Math.sin(step * 1.7 + number) * 0.02;
-    const loss = 2 * Math.exp(-step * (0.04 + hparams.lr / 4)) + hparams.lr + (hparams.optimizer === "sgd" ? 0.1 : 0) + hparams.seed * 0.004 + noise;
-    const record = { step, time: 1763800000 + step, "train/loss": loss, "val/loss": loss + 0.1, "train/accuracy": 1 / (1 + loss), "val/accuracy": 0.98 / (1 + loss), lr: hparams.lr };
+    const loss =
+      2 * Math.exp(-step * (0.04 + hparams.lr / 4)) +
+      hparams.lr +
+      (hparams.optimizer === "sgd" ? 0.1 : 0) +
+      hparams.seed * 0.004 +
+      noise;
+    const record = {
+      step,
+      time: 1763800000 + step,
+      "train/loss": loss,
+      "val/loss": loss + 0.1,
+      "train/accuracy": 1 / (1 + loss),
+      "val/accuracy": 0.98 / (1 + loss),
+      lr: hparams.lr,
+    };
     for (let more = 0; more < 5; more += 1) record[`grad/norm${more}`] = 1 + noise * more;
     lines.push(JSON.stringify(record));
   }
@@ -62,18 +87,24 @@ async function visit(path) {
 }
 
 const rows = (page) => page.locator('[aria-label="Results"] tbody tr');
-const names = async (page) => (await page.locator('[aria-label="Results"] tbody .name').allInnerTexts()).map((name) => name.trim());
+const names = async (page) =>
+  (await page.locator('[aria-label="Results"] tbody .name').allInnerTexts()).map((name) => name.trim());
 
 test("a hundred runs of ten curves are a table at once", async (t) => {
   const person = await visit("/");
   const { page } = person;
   const begun = Date.now();
   await page.goto(`${portal.url}/runs`);
-  await rows(page).nth(RUNS - 1).waitFor();
+  await rows(page)
+    .nth(RUNS - 1)
+    .waitFor();
   t.diagnostic(`/runs with ${RUNS} rows: ${Date.now() - begun} ms until the last row is there`);
   assert.equal(await page.locator('[aria-label="Results"] tbody svg').count(), RUNS * 5);
   // The same everywhere: no column of its own.
-  assert.deepEqual((await page.locator('[aria-label="Results"] thead [data-key^="p:"]').allInnerTexts()).map((text) => text.trim()), ["lr", "optimizer", "seed"]);
+  assert.deepEqual(
+    (await page.locator('[aria-label="Results"] thead [data-key^="p:"]').allInnerTexts()).map((text) => text.trim()),
+    ["lr", "optimizer", "seed"],
+  );
   await page.getByRole("checkbox", { name: "Show constant columns" }).check();
   await page.locator('thead [data-key="p:batch_size"]').waitFor();
   await page.getByRole("checkbox", { name: "Show constant columns" }).uncheck();
@@ -86,7 +117,9 @@ test("rows are filtered, ordered by two columns, grouped and compared in their p
   const person = await visit("/runs");
   const { page } = person;
   await rows(page).first().waitFor();
-  await page.evaluate(() => { globalThis.stayed = true; });
+  await page.evaluate(() => {
+    globalThis.stayed = true;
+  });
   const filter = page.getByRole("searchbox", { name: "Filter runs" });
   await filter.fill("optimizer = adam and depth > 3");
   await page.getByText("Unknown column “depth”. (character 22)").waitFor();
@@ -111,10 +144,15 @@ test("rows are filtered, ordered by two columns, grouped and compared in their p
   assert.equal(await page.locator(".groups tbody tr").count(), 3);
   assert.equal(await page.locator(".groups .band").count(), 15);
 
-  for (const name of ["run-094", "run-084", "run-003"]) await page.getByRole("checkbox", { name: `Select ${name}` }).check();
+  for (const name of ["run-094", "run-084", "run-003"])
+    await page.getByRole("checkbox", { name: `Select ${name}` }).check();
   const chart = page.locator('figure[data-chart="val/loss"]');
   await browser.appears(page, chart, 60, "the curves of what is ticked");
-  await until(async () => (await page.locator("[data-picked] .keys").getByRole("button", { pressed: true }).count()) === 3, 30, "three lines");
+  await until(
+    async () => (await page.locator("[data-picked] .keys").getByRole("button", { pressed: true }).count()) === 3,
+    30,
+    "three lines",
+  );
   await page.getByRole("combobox", { name: "Value" }).selectOption("at");
   await page.getByRole("spinbutton", { name: "Step" }).fill("10");
   await page.locator("tbody small", { hasText: "at 10" }).first().waitFor();
@@ -124,9 +162,24 @@ test("rows are filtered, ordered by two columns, grouped and compared in their p
   await browser.assertNoSidewaysScroll(page, "results-grouped");
 
   const { search } = new URL(page.url());
-  for (const part of ["where=", "sort=p%3Alr", "sort=-p%3Aseed", "group=p%3Alr", "base=", "pick=", "value=at", "step=10"]) assert.ok(search.includes(part), `${part} in ${search}`);
+  for (const part of [
+    "where=",
+    "sort=p%3Alr",
+    "sort=-p%3Aseed",
+    "group=p%3Alr",
+    "base=",
+    "pick=",
+    "value=at",
+    "step=10",
+  ])
+    assert.ok(search.includes(part), `${part} in ${search}`);
   const other = await visit(`/runs${search}`);
-  await browser.appears(other.page, other.page.locator('figure[data-chart="val/loss"]'), 60, "the same curves for somebody else");
+  await browser.appears(
+    other.page,
+    other.page.locator('figure[data-chart="val/loss"]'),
+    60,
+    "the same curves for somebody else",
+  );
   assert.deepEqual(await names(other.page), await names(page));
   assert.ok(await other.page.getByRole("checkbox", { name: "Select run-003" }).isChecked());
   await other.page.getByRole("button", { name: "Compare", exact: true }).click();
@@ -140,7 +193,10 @@ test("without scripts the tools are a form and the headings are links", async ()
   const person = await browser.visit(chromium, portal);
   await browser.signIn(person, cora);
   await browser.isSignedIn(person);
-  const context = await chromium.newContext({ javaScriptEnabled: false, storageState: await person.context.storageState() });
+  const context = await chromium.newContext({
+    javaScriptEnabled: false,
+    storageState: await person.context.storageState(),
+  });
   const page = await context.newPage();
   await page.goto(`${portal.url}/runs`);
   await page.getByRole("searchbox", { name: "Filter runs" }).fill("seed = 3");

@@ -75,7 +75,12 @@ test("an autoencoder shows what it made of the images", async () => {
   const id = await start("reconstruction", async (form) => {
     const network = form.getByLabel("Network", { exact: true });
     assert.equal(await network.inputValue(), "autoencoder", "the usual one of the task");
-    assert.deepEqual(await network.locator("option:not([hidden])").allInnerTexts(), ["autoencoder", "u-net", "Custom network (Python)", "Fine-tune a trained model"]);
+    assert.deepEqual(await network.locator("option:not([hidden])").allInnerTexts(), [
+      "autoencoder",
+      "u-net",
+      "Custom network (Python)",
+      "Fine-tune a trained model",
+    ]);
   });
   await page.getByRole("heading", { name: /^Worst images/ }).waitFor();
   await page.locator("#worst .sides", { hasText: "Input" }).first().waitFor();
@@ -111,7 +116,10 @@ test("what is wrong with a loss is said with its line", async () => {
   const made = await ask(portal, name, "/models", { method: "POST", body });
   await until(async () => (await ask(portal, name, `/models/${made.id}`)).state === "failed", 240, "its end");
   await page.goto(`${portal.url}/models/${made.id}`);
-  await page.getByText(/network\.file: line 17: /).first().waitFor();
+  await page
+    .getByText(/network\.file: line 17: /)
+    .first()
+    .waitFor();
   await browser.photograph(page, "model-wrong-loss");
 });
 
@@ -123,7 +131,8 @@ test("an image is answered by an image", async () => {
   const { execFileSync } = await import("node:child_process");
   const { statSync } = await import("node:fs");
   const { uid, gid } = statSync(home);
-  const code = "import zlib, struct\nd=b''.join(b'\\0'+bytes((9*x)%256 for x in range(24)) for _ in range(24))\nc=lambda k,b: struct.pack('>I',len(b))+k+b+struct.pack('>I',zlib.crc32(k+b))\nopen('one.png','wb').write(b'\\x89PNG\\r\\n\\x1a\\n'+c(b'IHDR',struct.pack('>IIBBBBB',24,24,8,0,0,0,0))+c(b'IDAT',zlib.compress(d))+c(b'IEND',b''))";
+  const code =
+    "import zlib, struct\nd=b''.join(b'\\0'+bytes((9*x)%256 for x in range(24)) for _ in range(24))\nc=lambda k,b: struct.pack('>I',len(b))+k+b+struct.pack('>I',zlib.crc32(k+b))\nopen('one.png','wb').write(b'\\x89PNG\\r\\n\\x1a\\n'+c(b'IHDR',struct.pack('>IIBBBBB',24,24,8,0,0,0,0))+c(b'IDAT',zlib.compress(d))+c(b'IEND',b''))";
   execFileSync("/usr/bin/python3", ["-c", code], { cwd: home, uid, gid });
   await page.getByLabel("Or the path of an image or folder").fill("~/one.png");
   await page.getByRole("button", { name: "Predict" }).click();

@@ -58,7 +58,10 @@ test("somebody reads what they used, day by day, and finds what has ended", asyn
   await page.getByLabel("End reason").selectOption("stopped_by_owner");
   await page.getByRole("button", { name: "Filter" }).click();
   await page.getByRole("link", { name: "board" }).waitFor();
-  const [table] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "As CSV" }).click()]);
+  const [table] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "As CSV" }).click(),
+  ]);
   assert.equal(table.suggestedFilename(), "sessions.csv");
   await page.getByLabel("End reason").selectOption("idle");
   await page.getByRole("button", { name: "Filter" }).click();
@@ -79,7 +82,9 @@ test("the command line says the same", () => {
 });
 
 test("an administrator sees who used how much", async () => {
-  lyceum(portal, ["admin", "user", "add", `iris${process.pid}`, "--admin", "--password-stdin"], { input: "a-long-password-of-hers\n" });
+  lyceum(portal, ["admin", "user", "add", `iris${process.pid}`, "--admin", "--password-stdin"], {
+    input: "a-long-password-of-hers\n",
+  });
   const person = await browser.visit(chromium, portal);
   const { page } = person;
   await browser.signIn(person, { name: `iris${process.pid}`, password: "a-long-password-of-hers" });

@@ -26,7 +26,9 @@
 
   async function extension() {
     const [{ ILauncher }, { IFileBrowserFactory }, { LabIcon }, { PageConfig }] = await Promise.all(
-      ["@jupyterlab/launcher", "@jupyterlab/filebrowser", "@jupyterlab/ui-components", "@jupyterlab/coreutils"].map(use),
+      ["@jupyterlab/launcher", "@jupyterlab/filebrowser", "@jupyterlab/ui-components", "@jupyterlab/coreutils"].map(
+        use,
+      ),
     );
     const plugin = {
       id: "lyceum:tensorboard",
