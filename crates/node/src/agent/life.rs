@@ -126,13 +126,14 @@ async fn until_end(
 ) -> End {
     let Parts { launch, status, terminals, .. } = *parts;
     let watch = Watch::new(launch);
+    // The kernel may have chosen something in a terminal. The app beside it goes on then, and how it ends decides.
+    let is_shared = || terminals.is_some_and(Terminals::were_opened);
     tokio::select! {
         biased;
         _ = asked.recv() => End::Asked,
-        sentence = watch.until_exceeded(status) => End::OutOfMemory(sentence),
+        sentence = watch.until_exceeded(status, || launch.app.beside.is_some() && is_shared()) => End::OutOfMemory(sentence),
         end = work(parts, signals, output) => match watch.out_of_memory() {
-            // The kernel chose the app itself; or something in a terminal beside it, if that was well to the end.
-            Some(sentence) if !is_well(&end) || terminals.is_none_or(|terminals| !terminals.were_opened()) => {
+            Some(sentence) if !is_well(&end) || !is_shared() => {
                 End::OutOfMemory(sentence)
             }
             _ => end,

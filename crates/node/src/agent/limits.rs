@@ -35,14 +35,17 @@ impl Watch {
         Self { limits, sampled: launch.sampled, cgroups, run_directory, kills_before }
     }
 
-    /// Returns when the workload has used more than it may, with the sentence for people.
-    pub async fn until_exceeded(&self, status: &Status) -> String {
+    /// Returns when the workload has used more than it may, with the sentence for people. What the kernel has killed
+    /// does not count while it `may_be_somebody_elses`: the workload goes on then.
+    pub async fn until_exceeded(&self, status: &Status, may_be_somebody_elses: impl Fn() -> bool) -> String {
         let mut clock = interval(CHECK);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut before: Option<(Instant, f64)> = None;
         for check in 0_u32.. {
             clock.tick().await;
-            if let Some(sentence) = self.out_of_memory() {
+            if let Some(sentence) = self.out_of_memory()
+                && !may_be_somebody_elses()
+            {
                 return sentence;
             }
             let fresh = check.is_multiple_of(SAMPLE_INTERVAL);
