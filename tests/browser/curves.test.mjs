@@ -367,6 +367,7 @@ test("a chart is pinned, set by hand and shown on the full screen with the keybo
   const layers = page.locator('.curve-section[aria-label="layers"] summary').first();
   await layers.focus();
   await page.keyboard.press("Enter");
+  await page.waitForFunction(() => Object.values(localStorage).some((kept) => kept.includes('"folded":["layers"]')));
   await page.reload();
   await isDrawn(page, "layers/two");
   const after = await sections();
