@@ -8,10 +8,15 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    Portal,
     error::{Error, Result},
     json::Long,
 };
-use crate::{model::IdPart, web::views::More};
+use crate::{
+    auth::Principal,
+    model::{IdPart, Role, UserId},
+    web::views::More,
+};
 
 /// `?limit=` and `?cursor=` of a list.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -127,6 +132,25 @@ fn cursor(id: impl Display) -> String {
 impl<T: Serialize> IntoResponse for Listed<T> {
     fn into_response(self) -> Response {
         Long(self).into_response()
+    }
+}
+
+/// Returns whose sessions or sweeps (`what`) a list is narrowed to: one's own by default, and nobody's for `*`. Only
+/// operators can name others.
+pub(super) async fn owner_asked(
+    portal: &Portal,
+    user: &Principal,
+    owner: Option<&str>,
+    what: &str,
+) -> Result<Option<UserId>> {
+    match owner {
+        None | Some("") => Ok(Some(user.id())),
+        Some(name) if name == user.user.name.as_str() => Ok(Some(user.id())),
+        Some(_) if user.user.role < Role::Operator => {
+            Err(Error::forbidden(format!("Only operators can see other users' {what}.")))
+        }
+        Some("*") => Ok(None),
+        Some(name) => Ok(Some(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user.id)),
     }
 }
 

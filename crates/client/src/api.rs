@@ -58,7 +58,7 @@ pub const DATASETS: Collection = Collection { finds_ids: false, ..Collection::ne
 pub const MODELS: Collection =
     Collection { finds_ids: false, filters_states: false, ..Collection::new("/models", "model") };
 
-/// The states that nothing leaves by itself, of all kinds of things.
+/// The final states of sessions, jobs, sweeps, datasets and models.
 const ENDED: [&str; 6] = ["ended", "ready", "trained", "stopped", "failed", "cancelled"];
 
 /// A portal, and the token to ask it with.
@@ -464,13 +464,13 @@ impl Api {
         }
     }
 
-    /// The ids of those with this name: of those that live, where any does.
+    /// Returns the ids of the items with this name, without the ended ones if some have not ended.
     async fn named(&self, of: Collection, name: &str) -> Result<Vec<String>> {
         let found = read_page(&self.all(of.path, &[("search", name)]).await?)?.items;
         let found: Vec<Value> = found.into_iter().filter(|item| item["name"] == name).collect();
-        let is_live = |item: &&Value| item["state"].as_str().is_some_and(|state| !ENDED.contains(&state));
-        let live: Vec<String> = found.iter().filter(is_live).map(id_of).collect();
-        Ok(if live.is_empty() { found.iter().map(id_of).collect() } else { live })
+        let is_active = |item: &&Value| item["state"].as_str().is_some_and(|state| !ENDED.contains(&state));
+        let active: Vec<String> = found.iter().filter(is_active).map(id_of).collect();
+        Ok(if active.is_empty() { found.iter().map(id_of).collect() } else { active })
     }
 
     /// The newest ids that begin or end with this, as many as one answer holds.

@@ -8,17 +8,16 @@ use serde_json::{Value, json};
 
 use super::{
     api::{Api, DATASETS, Result},
-    line,
     output::{Columns, Output},
     selection::{DatasetTargets, Selected, select},
-    table,
-    wait::{self, Limit},
+    show_state,
+    wait::{self, WaitArguments},
 };
 
 /// The commands of `lyceum dataset` that ask a portal.
 #[derive(Subcommand, Debug)]
 pub enum DatasetCommand {
-    /// List your datasets, and those that others share with you
+    /// List your datasets and the datasets shared with you
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
@@ -37,14 +36,8 @@ pub enum DatasetCommand {
     Wait {
         #[command(flatten)]
         output: Output,
-        /// The ids, their beginnings or their ends, or names
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-        /// Print the log of the build meanwhile
-        #[arg(long, conflicts_with_all = ["json", "output"])]
-        log: bool,
         #[command(flatten)]
-        limit: Limit,
+        wait: WaitArguments,
     },
     /// Cancel builds; finished work is kept
     Cancel {
@@ -91,12 +84,12 @@ pub(super) async fn run(api: &Api, command: DatasetCommand, json: bool, out: &mu
         DatasetCommand::List { .. } => list(&api.all(DATASETS.path(), &[]).await?, json, out),
         DatasetCommand::Show { id, .. } => {
             let id = api.id(DATASETS, &id).await?;
-            show(&api.get(&format!("/datasets/{id}"), &[]).await?, json, out)
+            show_state(&api.get(&format!("/datasets/{id}"), &[]).await?, json, out)
         }
-        DatasetCommand::Wait { ids, log, limit, .. } => {
+        DatasetCommand::Wait { wait: WaitArguments { ids, log, limit }, .. } => {
             super::each(&ids, async |id| {
                 let ready = wait::with_log(api, DATASETS, id, log.then_some(&mut *out), limit).await;
-                show(&wait::shown(ready, json, out)?, json, out)
+                show_state(&wait::shown(ready, json, out)?, json, out)
             })
             .await
         }
@@ -127,7 +120,7 @@ async fn post(
         Selected::Act(ids) => {
             super::each(&ids, async |id| {
                 let id = api.id(DATASETS, id).await?;
-                show(&api.post(&format!("/datasets/{id}/{deed}"), &Value::Null).await?, json, out)
+                show_state(&api.post(&format!("/datasets/{id}/{deed}"), &Value::Null).await?, json, out)
             })
             .await
         }
@@ -144,8 +137,4 @@ fn list(answer: &Value, json: bool, out: &mut (dyn Write + Send)) -> Result<()> 
         ("OWNER", "owner"),
     ];
     super::show_items(answer, &SHOWN, "no datasets", json, out)
-}
-
-fn show(dataset: &Value, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
-    line(out, &if json { dataset.to_string() } else { table::state_line(dataset) })
 }

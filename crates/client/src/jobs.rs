@@ -15,7 +15,7 @@ use super::{
     output::{Columns, Output},
     selection::{JobTargets, STOPPABLE, Selected, select},
     table,
-    wait::{self, Limit},
+    wait::{self, Limit, WaitArguments},
 };
 use lyceum_model::{Clock, SessionState};
 
@@ -83,16 +83,7 @@ pub enum JobCommand {
         with: Box<Submit>,
     },
     /// Wait until jobs have ended, and exit with the exit code of the program
-    Wait {
-        /// The ids, their beginnings or their ends, or names
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-        /// Print the log meanwhile
-        #[arg(long, conflicts_with_all = ["json", "output"])]
-        log: bool,
-        #[command(flatten)]
-        limit: Limit,
-    },
+    Wait(WaitArguments),
     /// Change the name, notes, tags, star or visibility of jobs
     Change(Change),
     /// Delete ended jobs, their logs and their stored curves
@@ -241,7 +232,7 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
             Selected::List(items) => show_all(&items, json, out),
         },
         JobCommand::Open { id } => manage::open(api, &id, json, out).await,
-        JobCommand::Wait { ids, log, limit } => {
+        JobCommand::Wait(WaitArguments { ids, log, limit }) => {
             super::each(&ids, async |id| {
                 let waited = wait::with_log(api, JOBS, id, log.then_some(&mut *out), limit).await;
                 let ended = wait::shown(waited, json, out)?;

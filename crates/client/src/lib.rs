@@ -553,6 +553,11 @@ fn show_items(
     }
 }
 
+/// Prints the state of a dataset or a model in a line.
+fn show_state(item: &Value, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    line(out, &if json { item.to_string() } else { table::state_line(item) })
+}
+
 /// A line for the person; `eprintln!` would panic where nobody reads any more.
 fn print_status(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");

@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 
 use super::{
     api::{Api, MODELS, Result},
-    line,
     output::{Columns, Output},
     selection::{ModelTargets, Selected, select},
-    table,
-    wait::{self, Limit},
+    show_state,
+    wait::{self, WaitArguments},
 };
 
 /// `lyceum model …`
@@ -26,7 +25,7 @@ pub struct ModelArguments {
 
 #[derive(Subcommand, Debug)]
 pub enum ModelCommand {
-    /// List your models, and those that others share with you
+    /// List your models and the models shared with you
     #[command(visible_alias = "ls")]
     List(Columns),
     /// Show a model
@@ -35,16 +34,7 @@ pub enum ModelCommand {
         id: String,
     },
     /// Wait until models are trained
-    Wait {
-        /// The ids, their beginnings or their ends, or names
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-        /// Print the log of the training meanwhile
-        #[arg(long, conflicts_with_all = ["json", "output"])]
-        log: bool,
-        #[command(flatten)]
-        limit: Limit,
-    },
+    Wait(WaitArguments),
     /// Remove models from the list, and with --files also their directories
     #[command(visible_alias = "rm")]
     Delete {
@@ -62,12 +52,12 @@ pub(super) async fn run(api: &Api, arguments: ModelArguments, out: &mut (dyn Wri
         ModelCommand::List(_) => list(&api.all(MODELS.path(), &[]).await?, json, out),
         ModelCommand::Show { id } => {
             let id = api.id(MODELS, &id).await?;
-            show(&api.get(&format!("/models/{id}"), &[]).await?, json, out)
+            show_state(&api.get(&format!("/models/{id}"), &[]).await?, json, out)
         }
-        ModelCommand::Wait { ids, log, limit } => {
+        ModelCommand::Wait(WaitArguments { ids, log, limit }) => {
             super::each(&ids, async |id| {
                 let trained = wait::with_log(api, MODELS, id, log.then_some(&mut *out), limit).await;
-                show(&wait::shown(trained, json, out)?, json, out)
+                show_state(&wait::shown(trained, json, out)?, json, out)
             })
             .await
         }
@@ -92,8 +82,4 @@ fn list(answer: &Value, json: bool, out: &mut (dyn Write + Send)) -> Result<()> 
         ("OWNER", "owner"),
     ];
     super::show_items(answer, &SHOWN, "no models", json, out)
-}
-
-fn show(model: &Value, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
-    line(out, &if json { model.to_string() } else { table::state_line(model) })
 }

@@ -134,7 +134,7 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
-    /// The fields of each item, and the columns: those that were asked for, else those of all items in their order.
+    /// Returns the fields of each item, and the columns: the requested ones, else those of all items in order.
     fn rows(&mut self, value: &Value) -> io::Result<(Vec<Row>, Vec<String>)> {
         let rows: Vec<Row> = items(value).iter().map(flat).collect();
         let mut columns: Vec<String> = Vec::new();

@@ -35,13 +35,13 @@ pub struct SessionTargets {
     /// All sessions, jobs and sweeps of this group's members, running and pending (operators)
     #[arg(long, conflicts_with_all = ["ids", "owner", "app", "state", "dry_run"])]
     pub group: Option<String>,
-    /// Those of this user, or * for all users (operators)
+    /// Sessions of this user, or * for all users (operators)
     #[arg(long)]
     owner: Option<String>,
-    /// Those of this app, such as jupyter
+    /// Sessions of this app, such as jupyter
     #[arg(long)]
     app: Option<String>,
-    /// Those in this state; by default all that have not ended
+    /// Sessions in this state; by default all that have not ended
     #[arg(long, value_parser = PossibleValuesParser::new(SessionState::ALL.iter().map(|state| state.as_str())))]
     state: Option<String>,
 }
@@ -51,16 +51,16 @@ pub struct SessionTargets {
 pub struct JobTargets {
     #[command(flatten)]
     targets: Targets,
-    /// Those of this user, or * for all users
+    /// Jobs of this user, or * for all users
     #[arg(long)]
     owner: Option<String>,
-    /// Those that are charged to this group
+    /// Jobs charged to this group
     #[arg(long)]
     group: Option<String>,
-    /// Those with this tag
+    /// Jobs with this tag
     #[arg(long)]
     tag: Option<String>,
-    /// Those in this state; by default all that this can be done with
+    /// Jobs in this state; by default in every state that allows the command
     #[arg(long, value_parser = PossibleValuesParser::new(SessionState::ALL.iter().map(|state| state.as_str())))]
     state: Option<String>,
 }
@@ -70,10 +70,10 @@ pub struct JobTargets {
 pub struct SweepTargets {
     #[command(flatten)]
     targets: Targets,
-    /// Those of this user, or * for all users (operators)
+    /// Sweeps of this user, or * for all users (operators)
     #[arg(long)]
     owner: Option<String>,
-    /// Those in this state; by default all that this can be done with
+    /// Sweeps in this state; by default in every state that allows the command
     #[arg(long, value_parser = PossibleValuesParser::new(SweepState::ALL.iter().map(|state| state.as_str())))]
     state: Option<String>,
 }
@@ -83,7 +83,7 @@ pub struct SweepTargets {
 pub struct DatasetTargets {
     #[command(flatten)]
     targets: Targets,
-    /// Those of yours in this state
+    /// Your datasets in this state
     #[arg(long, value_parser = PossibleValuesParser::new(DatasetState::ALL.iter().map(|state| state.as_str())))]
     state: Option<String>,
 }
@@ -93,7 +93,7 @@ pub struct DatasetTargets {
 pub struct ModelTargets {
     #[command(flatten)]
     targets: Targets,
-    /// Those of yours in this state
+    /// Your models in this state
     #[arg(long, value_parser = PossibleValuesParser::new(ModelState::ALL.iter().map(|state| state.as_str())))]
     state: Option<String>,
 }

@@ -67,7 +67,7 @@ pub enum SweepCommand {
 /// Which sweeps are listed.
 #[derive(Args, Debug)]
 pub struct SweepList {
-    /// Those of another user, or * for all users (operators)
+    /// Sweeps of another user, or * for all users (operators)
     #[arg(long)]
     owner: Option<String>,
     #[command(flatten)]

@@ -124,8 +124,8 @@ pub fn sweep(sweep: &Sweep) -> String {
 pub fn sweep_progress(sweep: &Value) -> String {
     let states = sweep["states"].as_object().into_iter().flatten();
     let states: Vec<String> = states.map(|(state, count)| format!("{count} {}", harmless(state))).collect();
-    let told = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
-    state_line(sweep) + &told
+    let counts = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+    state_line(sweep) + &counts
 }
 
 /// The state of a sweep, a dataset or a model with its reason, in a line that begins with the id.

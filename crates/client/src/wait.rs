@@ -26,6 +26,19 @@ pub struct Limit {
     timeout: Option<i64>,
 }
 
+/// What `wait` of jobs, datasets and models accepts.
+#[derive(Args, Debug)]
+pub struct WaitArguments {
+    /// The ids, their beginnings or their ends, or names
+    #[arg(required = true, value_name = "ID")]
+    pub(super) ids: Vec<String>,
+    /// Print the log meanwhile
+    #[arg(long, conflicts_with_all = ["json", "output"])]
+    pub(super) log: bool,
+    #[command(flatten)]
+    pub(super) limit: Limit,
+}
+
 /// What waiting ended with, and the last answer of the portal.
 pub(super) struct Waited {
     latest: Value,

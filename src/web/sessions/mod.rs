@@ -21,7 +21,7 @@ use super::{
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     log,
-    paging::{Listed, Paging, id_asked},
+    paging::{Listed, Paging, id_asked, owner_asked},
     sorting::Sorting,
     streams::{EventId, Subject, follow_events, sse_for},
 };
@@ -32,8 +32,7 @@ use crate::{
         sessions::{Filter, SORT_COLUMNS},
     },
     model::{
-        EndReason, Gpu, Outcome, Resources, Role, Session, SessionId, SessionState, SlurmOptions, Timestamp,
-        quota::Reason,
+        EndReason, Gpu, Outcome, Resources, Session, SessionId, SessionState, SlurmOptions, Timestamp, quota::Reason,
     },
     sessions::StartRequest,
 };
@@ -246,15 +245,7 @@ pub async fn list(
             Some(word.parse().map_err(|_err| Error::field("state", "invalid_value", expected))?)
         }
     };
-    let owner = match parameters.owner.as_deref() {
-        None | Some("") => Some(user.id()),
-        Some(name) if name == user.user.name.as_str() => Some(user.id()),
-        Some(_) if user.user.role < Role::Operator => {
-            return Err(Error::forbidden("Only operators can see other users' sessions."));
-        }
-        Some("*") => None,
-        Some(name) => Some(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user.id),
-    };
+    let owner = owner_asked(&portal, &user, parameters.owner.as_deref(), "sessions").await?;
     let end_reason = match parameters.end_reason.as_deref() {
         None | Some("") => None,
         Some(word) => {

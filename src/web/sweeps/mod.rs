@@ -14,16 +14,16 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Accepted, Created, Error, Problem, Result},
+    error::{Accepted, Created, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging, id_asked},
+    paging::{Listed, Paging, id_asked, owner_asked},
     sessions::AdmissionAnswer,
     sorting::Sorting,
 };
 use crate::{
     db::sweeps::{SORT_COLUMNS, SweepFilter},
     model::{
-        JobId, Role, Sweep, SweepId, Timestamp,
+        JobId, Sweep, SweepId, Timestamp,
         sweep::{Metric, Settings, SweepKind, SweepState},
     },
     sweeps::{Preview, SweepRequest, TaskProgress, best},
@@ -232,15 +232,7 @@ pub async fn list(
 ) -> Result<Listed<SweepView>> {
     let paging = Paging::new(parameters.limit, parameters.cursor);
     let limit = paging.limit()?;
-    let owner = match parameters.owner.as_deref() {
-        None | Some("") => Some(user.id()),
-        Some(name) if name == user.user.name.as_str() => Some(user.id()),
-        Some(_) if user.user.role < Role::Operator => {
-            return Err(Error::forbidden("Only operators can see other users' sweeps."));
-        }
-        Some("*") => None,
-        Some(name) => Some(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user.id),
-    };
+    let owner = owner_asked(&portal, &user, parameters.owner.as_deref(), "sweeps").await?;
     let id = id_asked(parameters.id.as_deref())?;
     let sorting = Sorting::asked(&SORT_COLUMNS, parameters.sort.as_deref())?;
     let position = sorting.position(&paging)?;

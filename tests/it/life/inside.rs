@@ -10,7 +10,7 @@ use super::{
     jobs::{attempt, ended, job, log, state, submit},
     processes,
 };
-use crate::{gateway::terminal::types, idleness::terminals::tab};
+use crate::{gateway::terminal::types, helper::house::system, idleness::terminals::tab};
 
 /// Runs until somebody lets it go on.
 const WAITS: &str = "#!/bin/sh\necho begun\nwhile [ ! -e \"$GO\" ]; do sleep 0.1; done\nexit $HOW\n";
@@ -86,6 +86,21 @@ async fn leads_to_the_job(house: &House, person: &Person, id: &str, attempt: Ses
     assert_eq!(answer.status(), 303);
     assert_eq!(answer.headers()["location"], format!("/jobs/{id}"));
     assert_eq!(asked().send().await.unwrap().status(), 410);
+}
+
+#[tokio::test]
+async fn a_plain_shell_has_what_the_job_has() {
+    let Some(house) = House::open(&[]).await else { return };
+    let person = house.person();
+    // The account is made by the first job.
+    let (first, _) = begin(&house, &person, "first", 0).await;
+    system(&["usermod", "--shell", "/bin/sh", &format!("ly-{}", person.name)]);
+    let (_, attempt) = begin(&house, &person, "second", 0).await;
+    let mut shell = tab(&house, &person, attempt).await;
+    types(&mut shell, "echo \"is-$0.\"", "is--sh.").await;
+    types(&mut shell, "command -v lyceum >/dev/null && echo ours-$((1+1))", "ours-2").await;
+    types(&mut shell, "touch first second", "touch").await;
+    ended(&house, &person, &first, "exited").await;
 }
 
 #[tokio::test]

@@ -147,6 +147,12 @@ impl Terminals {
         for (name, value) in [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
             app.environment.insert(name.to_owned(), value.to_owned());
         }
+        // These have no option for the file that bash is given: they read the one that this names.
+        if let Some(file) = app.environment.get("LYCEUM_BASHRC").cloned()
+            && path.ends_with("/sh") | path.ends_with("/dash")
+        {
+            app.environment.entry("ENV".to_owned()).or_insert(file);
+        }
         let inside = self.0.inside.lock().clone();
         let child = match inside {
             Some(inside) => {

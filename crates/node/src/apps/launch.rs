@@ -57,13 +57,7 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             environment.insert("PYTHONSAFEPATH".to_owned(), "1".to_owned());
             (model(python(app, context)?, context)?, Some(page(context)))
         }
-        AppKind::Terminal => {
-            let shell = terminal(context);
-            if matches!(shell.path.rsplit('/').next(), Some("sh" | "dash")) {
-                environment.insert("ENV".to_owned(), environment["LYCEUM_BASHRC"].clone()); // they have no option
-            }
-            (Program::Terminal(shell), None)
-        }
+        AppKind::Terminal => (Program::Terminal(terminal(context)), None),
         AppKind::Job => {
             // Whoever looks after it wants to see what it does, where it does it.
             beside = Some(terminal(context));
@@ -495,7 +489,7 @@ pub(super) mod tests {
         ] {
             assert_eq!(started.environment[key], value, "{key}");
         }
-        assert!(["JUPYTER_TOKEN", "ENV"].iter().all(|name| !started.environment.contains_key(*name)));
+        assert!(!started.environment.contains_key("JUPYTER_TOKEN"));
         // The system's Python goes on finding what a person installed for it with `pip --user`.
         assert!(!started.environment.contains_key("PYTHONNOUSERSITE"));
         assert!(
@@ -507,8 +501,6 @@ pub(super) mod tests {
         assert_eq!(started.environment["CUDA_VISIBLE_DEVICES"], "2,0");
         assert_eq!(started.environment["PATH"], "/usr/local/bin:/usr/bin:/bin");
 
-        given.person.shell = "/bin/sh".to_owned();
-        assert_eq!(launch(terminal, &context(&given)).expect("all is there").environment["ENV"], "/lib/bashrc");
         given.person.shell = "/bin/zsh".to_owned();
         let started = launch(terminal, &context(&given)).expect("everything is there");
         assert!(matches!(&started.program, Program::Terminal(Shell { arguments, .. }) if arguments.is_empty()));
