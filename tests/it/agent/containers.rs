@@ -131,7 +131,8 @@ async fn jupyterlab_of_an_image_accepts_the_portals_token() {
     assert_eq!(agent.exited().await.cause, ExitCause::Asked);
 }
 
-/// Starts, uses, interrupts and ends a kernel as JupyterLab does.
+/// Starts, uses, interrupts and ends a kernel as JupyterLab does. The interrupted code sleeps often
+/// and not long: a signal between Python's look for signals and its sleep is seen only afterwards.
 const USE: &str = r"
 import sys, time
 from jupyter_client.manager import KernelManager
@@ -149,7 +150,7 @@ print(os.environ['PYTHONUSERBASE'], os.environ['OMP_NUM_THREADS'], os.getcwd())
 open(os.path.expanduser('~/from-kernel'), 'w').write('x')
 ''', timeout=60, output_hook=lambda m: said.append(m['content'].get('text', str(m['content']))))
 print(''.join(said))
-kc.execute('import time; print(1, flush=True); time.sleep(300)')
+kc.execute('import time; print(1, flush=True)\nfor _ in range(3000): time.sleep(0.1)')
 while True:
     message = kc.get_iopub_msg(timeout=60)
     if message['msg_type'] == 'stream': break
