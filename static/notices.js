@@ -2,11 +2,13 @@
 // What the reader should know of their sessions, on every page of the portal: a turn that has
 // come, an end that is near. The stream says when that changes. Where notifications are
 // wanted, a page goes on listening when it is not seen, since its reader may be in an app, and
-// what happened to jobs is told as well, until they have seen it.
+// what happened to jobs is told as well, until they have seen it. What else has just ended is a
+// message in the corner (`toasts.js`).
 
 import { $, $$, announce, element, learnClock, markTitle, refreshTimes } from "./dom.js";
 import { allowed, notify, offer, untold } from "./notify.js";
 import { join } from "./stream.js";
+import { show } from "./toasts.js";
 
 const place = $("#notices");
 let leave = null,
@@ -20,9 +22,7 @@ function hear(message) {
 
 async function refresh() {
   const mine = ++asked;
-  const answer = await fetch(allowed() ? "/notices?jobs=true" : "/notices", { headers: { Accept: "text/html" } }).catch(
-    () => null,
-  );
+  const answer = await fetch(`/notices?toasts=true${allowed() ? "&jobs=true" : ""}`, { headers: { Accept: "text/html" } }).catch(() => null);
   // The last question's answer counts.
   if (!answer?.ok || answer.redirected || mine !== asked) return;
   learnClock(answer);
@@ -30,10 +30,12 @@ async function refresh() {
 }
 
 function draw(text) {
-  if (text === shown) return;
-  shown = text;
+  const made = new DOMParser().parseFromString(text, "text/html"), toasts = $$("[data-toast]", made);
+  for (const toast of toasts) toast.remove();
+  show(toasts, send);
+  if (made.body.innerHTML === shown) return;
+  shown = made.body.innerHTML;
   const focused = place.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-  const made = new DOMParser().parseFromString(text, "text/html");
   place.replaceChildren(...$$("[data-notice]", made));
   refreshTimes(place);
   if (focused) $(`[aria-label="${CSS.escape(focused)}"]`, place)?.focus();

@@ -18,6 +18,10 @@ use tokio::{
 };
 
 use super::{Portal, error::Result, extract::CurrentUser, sessions::cards, streams::sse_for};
+use crate::{
+    images::Entry,
+    model::{Timestamp, User},
+};
 
 /// How often the stream looks whether its reader still may read.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -38,11 +42,12 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let told = (portal.announcements.subscribe(), portal.notifications.subscribe());
     let software = (portal.sessions.environments.subscribe(), portal.sessions.images.subscribe());
+    let pulls = ended_pulls(&portal.sessions.images.list(), &user.user);
     let heard = (portal.sessions.subscribe(), software, told, look);
     let open = portal.metrics.event_stream();
     futures_util::stream::unfold(
-        (heard, open),
-        move |((mut changes, (mut environments, mut images), (mut announcements, mut notices), mut look), open)| {
+        (heard, pulls, open),
+        move |((mut changes, (mut environments, mut images), (mut announcements, mut notices), mut look), mut pulls, open)| {
             let (portal, user) = (Arc::clone(&portal), user.clone());
             async move {
                 let message = loop {
@@ -66,7 +71,10 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                         }
                         progress = images.changed() => {
                             progress.ok()?;
-                            break json!({ "type": "environment" });
+                            let now = ended_pulls(&images.borrow_and_update(), &user.user);
+                            let notices = now != pulls;
+                            pulls = now;
+                            break json!({ "type": "environment", "notices": notices });
                         }
                         told = announcements.changed() => {
                             told.ok()?;
@@ -87,10 +95,15 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                         }
                     }
                 };
-                Some((event(&message), ((changes, (environments, images), (announcements, notices), look), open)))
+                Some((event(&message), ((changes, (environments, images), (announcements, notices), look), pulls, open)))
             }
         },
     )
+}
+
+/// When the last pulls of the images of a user's own ended.
+fn ended_pulls(images: &[Entry], user: &User) -> Vec<Option<Timestamp>> {
+    images.iter().filter(|image| image.is_of(user)).map(|image| image.ended_at).collect()
 }
 
 fn event(message: &serde_json::Value) -> Event {

@@ -64,12 +64,13 @@ pub(super) fn ids<I: FromStr>(form: &Form) -> Vec<I> {
 pub(super) fn told(frame: ListFrame, done: &str, failed: &str, noun: &str) -> ListFrame {
     let error =
         (!failed.is_empty()).then(|| format!("Some {noun}s were not changed, because their state does not allow it."));
-    ListFrame { notice: notice(done, noun), error, ..frame }
+    let is_without_choice = error.is_none() && done.ends_with("-0");
+    ListFrame { notice: notice(done, noun), is_without_choice, error, ..frame }
 }
 
 fn notice(done: &str, noun: &str) -> Option<String> {
     let (deed, count) = done.split_once('-')?;
-    let count: u32 = count.parse().ok()?;
+    let count: u32 = count.parse().ok().filter(|count| *count > 0)?;
     let things = if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") };
     Some(match deed {
         "cancel" => format!("Cancelling {things}."),
@@ -136,6 +137,7 @@ mod tests {
             ("cancel-1", Some("Cancelling 1 job.")),
             ("delete-3", Some("3 jobs deleted.")),
             ("delete-x", None),
+            ("delete-0", None),
             ("burn-1", None),
             ("", None),
         ] {
@@ -143,6 +145,15 @@ mod tests {
         }
         let told = told(ListFrame::default(), "", "yes", "sweep");
         assert_eq!(told.error.as_deref(), Some("Some sweeps were not changed, because their state does not allow it."));
+    }
+
+    #[test]
+    fn nothing_selected_is_not_a_success() {
+        let nothing = told(ListFrame::default(), "delete-0", "", "job");
+        assert!(nothing.is_without_choice && nothing.notice.is_none() && nothing.error.is_none());
+        let failed = told(ListFrame::default(), "delete-0", "yes", "job");
+        assert!(!failed.is_without_choice && failed.notice.is_none() && failed.error.is_some());
+        assert!(!told(ListFrame::default(), "delete-10", "", "job").is_without_choice);
     }
 
     #[test]

@@ -34,7 +34,7 @@ test("nothing is told of jobs before somebody asks for it in this browser", asyn
   // The strip was fetched by now: the page asks for it as soon as its stream is open.
   const asked = page.waitForResponse((answer) => new URL(answer.url()).pathname === "/notices", { timeout: 60_000 });
   await page.reload();
-  assert.equal(new URL((await asked).url()).search, "", "for sessions alone");
+  assert.equal(new URL((await asked).url()).search, "?toasts=true", "in the strip for sessions alone");
   assert.equal(await notice("‘quiet’").count(), 0);
   await api("/me/notifications/seen", { method: "POST", body: {} });
   assert.deepEqual(await unseen(), []);

@@ -14,9 +14,16 @@ use super::{
     writing,
 };
 use lyceum_model::{
-    Job, JobId, NotificationId, SessionId, Timestamp, UserId,
+    DatasetId, Job, JobId, ModelId, NotificationId, SessionId, Timestamp, UserId,
     notification::{Delivery, Event, Message, Notification, NotificationSettings, UnseenJob, WatchedJob, Way},
 };
+
+/// What a job builds or trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    Dataset(DatasetId),
+    Model(ModelId),
+}
 
 #[derive(FromRow)]
 struct Row {
@@ -206,6 +213,31 @@ impl Db {
             Ok(UnseenJob { attempt, message, at: Timestamp(at) })
         };
         Ok(readable(rows.into_iter().map(unseen)))
+    }
+
+    /// Returns what some jobs of a user build or train, of those jobs that do.
+    pub async fn products_of_jobs(&self, owner: UserId, jobs: &[JobId]) -> Result<Vec<(JobId, Product)>> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let these: Vec<String> = (2..jobs.len() + 2).map(|place| format!("${place}")).collect();
+        let these = these.join(", ");
+        let sql = format!(
+            "SELECT job_id, 'dataset' AS kind, id FROM datasets WHERE owner = $1 AND job_id IN ({these})
+             UNION ALL SELECT job_id, 'model' AS kind, id FROM models WHERE owner = $1 AND job_id IN ({these})"
+        );
+        let rows: Vec<(String, String, String)> = reading!(self, pool => {
+            let question = query_as(AssertSqlSafe(sql)).bind(owner.to_string());
+            jobs.iter().fold(question, |question, id| question.bind(id.to_string())).fetch_all(pool).await
+        })?;
+        let product = |(job, kind, id): (String, String, String)| {
+            let product = match kind.as_str() {
+                "dataset" => Product::Dataset(parse(&id, "dataset id")?),
+                _ => Product::Model(parse(&id, "model id")?),
+            };
+            Ok((parse(&job, "job id")?, product))
+        };
+        Ok(readable(rows.into_iter().map(product)))
     }
 
     /// Notes that somebody has seen what happened to one of their jobs, or to all; says how much that was.

@@ -97,6 +97,8 @@ pub struct FolderView {
     free_bytes: u64,
     /// Size of the file system in bytes.
     total_bytes: u64,
+    /// Bytes in use on the file system, by all users.
+    used_bytes: u64,
     writable: bool,
 }
 
@@ -208,6 +210,7 @@ pub async fn list(
         truncated: folder.page.truncated,
         free_bytes: folder.page.free_bytes,
         total_bytes: folder.page.total_bytes,
+        used_bytes: folder.page.used_bytes,
         writable: folder.page.writable,
     }))
 }

@@ -41,6 +41,7 @@ pub async fn folder(
 ) -> Result<Response> {
     let mut view = folder_view(&portal, &user, &headers, &path, &visit).await?;
     view.notice = visit.done.as_deref().and_then(notice).map(str::to_owned);
+    view.is_without_choice = visit.done.as_deref() == Some("nothing");
     Ok(Page(view).into_response())
 }
 
@@ -97,7 +98,6 @@ fn notice(done: &str) -> Option<&'static str> {
         "deleted" => "Deleted.",
         "moved" => "Moved.",
         "copied" => "Copied.",
-        "nothing" => "Nothing was selected.",
         _ => return None,
     })
 }
@@ -131,6 +131,7 @@ async fn folder_view(
     Ok(FilesPage {
         layout: portal.layout_of(&user.0, Nav::Files),
         notice: None,
+        is_without_choice: false,
         error: None,
         roots: tabs(&roots, &rooted),
         crumbs: crumbs(&rooted, &bare),
@@ -140,7 +141,7 @@ async fn folder_view(
         columns: [column(SortKey::Name, "Name"), column(SortKey::Size, "Size"), column(SortKey::Modified, "Changed")],
         total: page.total,
         truncated: page.truncated,
-        space: space_meter("", page.total_bytes, page.total_bytes.saturating_sub(page.free_bytes)),
+        space: space_meter("", page.total_bytes, page.used_bytes),
         free_bytes: i64::try_from(page.free_bytes).unwrap_or(i64::MAX),
         writable: page.writable,
         find: plain.find.clone(),

@@ -13,6 +13,8 @@ use crate::web::page::{Layout, filters};
 pub struct FilesPage {
     pub layout: Layout,
     pub notice: Option<String>,
+    /// An action was asked for, and nothing was selected.
+    pub is_without_choice: bool,
     pub error: Option<String>,
     /// The home, and what the site shares; one alone is not shown.
     pub roots: Vec<RootTab>,

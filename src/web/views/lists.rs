@@ -14,6 +14,8 @@ pub struct ListFrame {
     pub next_href: Option<String>,
     /// What an action on several rows did.
     pub notice: Option<String>,
+    /// An action was asked for, and nothing was selected.
+    pub is_without_choice: bool,
     /// Why it did not change some of them.
     pub error: Option<String>,
 }

@@ -52,6 +52,7 @@ mod settings;
 mod slurm;
 mod standalone;
 mod sweeps;
+mod toast;
 mod usage;
 
 pub use announcements::{
@@ -130,6 +131,7 @@ pub use settings::{NewToken, OwnGroup, RegistriesForm, RegistryRow, ScopeChoice,
 pub use slurm::{SlurmField, SlurmFields, slurm_facts};
 pub use standalone::{Ended, TerminalPage, WaitingPage};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};
+pub use toast::Toast;
 pub use usage::{
     Budget, ComparePage, EndedLine, HistoryFilter, RangeChooser, RangeTab, SpanRow, UsagePage, UsageTabs, UsedRow,
     end_reason_word,

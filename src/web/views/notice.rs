@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::{Action, ButtonStyle, CardContext, Sentence, SentenceContext, Show};
+use super::{Action, ButtonStyle, CardContext, Sentence, SentenceContext, Show, Toast};
 use crate::{
     model::{
         Session, SessionState,
@@ -20,6 +20,8 @@ pub struct Notices {
     pub notices: Vec<NoticeLine>,
     /// Of jobs there is so much more to see.
     pub more: usize,
+    /// What has just ended, for the corner of the page.
+    pub toasts: Vec<Toast>,
     pub csrf_token: String,
 }
 

@@ -30,6 +30,7 @@ pub fn folder(word: &Word) -> FilesPage {
     FilesPage {
         layout: layout(word).at(Nav::Files),
         notice: Some("The folder was created.".to_owned()),
+        is_without_choice: false,
         error: None,
         roots: vec![
             RootTab { name: word("Home"), href: "/files".to_owned(), is_current: true },
@@ -69,6 +70,7 @@ pub fn folder(word: &Word) -> FilesPage {
 pub fn empty(word: &Word) -> FilesPage {
     FilesPage {
         notice: None,
+        is_without_choice: true,
         error: Some(word("There is a folder of that name already.")),
         roots: Vec::new(),
         rows: Vec::new(),

@@ -159,7 +159,13 @@ pub fn card(word: &Word) -> String {
 fn with_notices(page: &str, word: &Word) -> String {
     let place = page.find("id=\"notices\"").unwrap();
     let inside = place + page[place..].find('>').unwrap() + 1;
-    format!("{}{}{}", &page[..inside], super::told::notices(word), &page[inside..])
+    let told = super::told::notices(word);
+    // A browser puts the messages into their corner.
+    let (strip, toasts) = told.split_at(told.find("<div role=\"group\" class=\"note toast").unwrap());
+    let page = format!("{}{strip}{}", &page[..inside], &page[inside..]);
+    let corner = page.find("id=\"toasts\"").unwrap();
+    let inside = corner + page[corner..].find('>').unwrap() + 1;
+    format!("{}{toasts}{}", &page[..inside], &page[inside..])
 }
 
 pub fn layout(word: &Word) -> Layout {

@@ -105,7 +105,7 @@ pub fn empty(word: &Word) -> JobsPage {
         search: JobSearch::default(),
         rows: Vec::new(),
         try_key: Some(word("key")),
-        frame: ListFrame { next_href: None, ..frame() },
+        frame: ListFrame { next_href: None, is_without_choice: true, ..frame() },
         ..list(word)
     }
 }

@@ -3,8 +3,9 @@
 
 use askama::Template;
 use lyceum::{
+    db::notifications::Product,
     model::{
-        JobId, NotificationId, Session, SessionId, UserId,
+        DatasetId, JobId, NotificationId, Session, SessionId, UserId,
         ending::{Cause, Deadline, Notice},
         notification::{Delivery, Event, Message, Notification, NotificationSettings, UnseenJob, Way, Webhook},
         quota,
@@ -112,6 +113,11 @@ pub fn notices(word: &Word) -> String {
             NoticeLine::of_job(&unseen(word, "finished")),
         ],
         more: 12,
+        toasts: vec![
+            Toast::of_job(&unseen(word, "failed"), None),
+            Toast::of_job(&unseen(word, "finished"), Some(Product::Dataset(DatasetId::new()))),
+            Toast::of_session(&out_of_memory(word), NOW),
+        ],
         csrf_token: word("5a1f0c"),
     }
     .render()

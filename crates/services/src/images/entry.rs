@@ -29,6 +29,8 @@ pub struct Entry {
     pub stored: Option<Arc<Image>>,
     pub pulled_at: Option<Timestamp>,
     pub work: Work,
+    /// When a pull ended since the portal was started.
+    pub ended_at: Option<Timestamp>,
     /// Distinguishes it from a removed image of the same name.
     pub(super) serial: u64,
 }
@@ -180,6 +182,12 @@ impl Entry {
         user.role == Role::Admin || self.owner == Some(user.id)
     }
 
+    /// Returns whether a user added it, or it is theirs alone: then how a pull ends is news to them.
+    #[must_use]
+    pub fn is_of(&self, user: &User) -> bool {
+        self.owner == Some(user.id) || self.added_by.as_deref() == Some(user.name.as_str())
+    }
+
     /// Returns whether a workload can start in it.
     pub(super) fn readiness(&self) -> Readiness {
         let name = &self.name;
@@ -237,6 +245,7 @@ mod tests {
             added_by: None,
             stored: None,
             pulled_at: None,
+            ended_at: None,
             work,
             serial: 0,
         }

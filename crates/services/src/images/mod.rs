@@ -156,8 +156,8 @@ impl Images {
     ) -> Entry {
         let mut serial = self.0.next_serial.lock();
         *serial += 1;
-        let (stored, pulled_at, work) = (None, None, Work::None);
-        Entry { name, title, source, groups, owner, added_by, stored, pulled_at, work, serial: *serial }
+        let (stored, pulled_at, ended_at, work) = (None, None, None, Work::None);
+        Entry { name, title, source, groups, owner, added_by, stored, pulled_at, work, ended_at, serial: *serial }
     }
 
     async fn find_stored(&self, digest: Digest) -> Result<Option<Arc<Image>>> {
@@ -480,6 +480,10 @@ impl Images {
             let Some(entry) = all.iter_mut().find(|entry| entry.serial == serial) else { return false };
             let (work, stored) = (entry.work.clone(), entry.stored.clone());
             change(entry);
+            let is_busy = |work: &Work| matches!(work, Work::Pulling(_) | Work::Unpacking(_));
+            if is_busy(&work) && !is_busy(&entry.work) {
+                entry.ended_at = Some(self.0.clock.now());
+            }
             work != entry.work || stored != entry.stored
         });
     }

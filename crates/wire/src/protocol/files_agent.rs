@@ -149,6 +149,10 @@ pub struct Page {
     pub free_bytes: u64,
     #[serde(default)]
     pub total_bytes: u64,
+    /// What is written on it by anybody, as `df` counts it: less than what is missing from the free bytes, where some are kept
+    /// for the system.
+    #[serde(default)]
+    pub used_bytes: u64,
     pub writable: bool,
 }
 

@@ -64,7 +64,7 @@ pub fn page(talk: &mut PortalChannel, root: &OwnedFd, path: &RawPath, wanted: &L
         page.entries.extend(entry(root, path, &folder, mark.name));
     }
     let space = space_of(&folder)?;
-    (page.free_bytes, page.total_bytes) = (space.free_bytes, space.total_bytes);
+    (page.free_bytes, page.total_bytes, page.used_bytes) = (space.free_bytes, space.total_bytes, space.used_bytes);
     page.writable = accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok();
     Ok(page)
 }
