@@ -22,5 +22,6 @@ pub use lyceum_node::{agent, apps, container, helper, inherited, overlay};
 pub use lyceum_services::{
     admission, announcements, associations, auth, cluster, datasets, diagnostics, environments, files, gpu, images,
     jobs, journal, lifecycle, models, notifications, retention, runs, scheduler, sessions, site, sweeps, telemetry,
+    trash,
 };
 pub use lyceum_wire::{dial, nodes, protocol, run_directory};

@@ -44,6 +44,7 @@ use crate::{
     scheduler::{Accounts, slurm::Quotas},
     sessions::{self, Sessions},
     start::{Paths, Started, lock::Lock},
+    trash::Trash,
     web::{
         self, AppsOrigin, Portal, ReportContext, WebConfig,
         gateway::{self, Gateway},
@@ -118,13 +119,14 @@ impl App {
         let admission = admission(config, &db, &clock, scheduler.stock().clone())?;
         let logs = paths.private.join("logs");
         std::fs::create_dir_all(&logs).context("creating the directory for logs")?;
-        let keepers = keepers(config, &db, &clock, &logs);
         let single_user = if single_user_mode { own_account(&*scheduler).await } else { None };
         let storage: Vec<_> = config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
         let files_config = files_config(config, &storage, single_user_mode);
         let files = Files::new(db.clone(), scheduler.clone(), launcher, files_config);
         let curves = paths.private.join("curves");
         std::fs::create_dir_all(&curves).context("creating the directory for curves")?;
+        let trash = Trash { db: db.clone(), clock: clock.clone(), logs: logs.clone(), points: curves.clone() };
+        let keepers = keepers(config, trash.clone());
         let runs = Runs::new(db.clone(), clock.clone(), scheduler.clone(), files.clone(), runs_config(config, curves));
         let mirror = mirror(config, &admission);
         let reader = config.scheduler.slurm().and_then(|settings| Reader::new(admission.clone(), settings));
@@ -169,6 +171,7 @@ impl App {
             gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps"), nodes.clone()),
             files,
             runs,
+            trash,
             announcements,
             surroundings: ReportContext { loops, directory, certificate, mirror, reader },
             single_user,
@@ -316,9 +319,9 @@ fn place(paths: &Paths, single_user_mode: bool, surroundings: &Environment) -> E
     }
 }
 
-fn keepers(config: &Config, db: &Db, clock: &Clock, logs: &Path) -> (Journal, Retention) {
-    let (db, clock, logs) = (db.clone(), clock.clone(), logs.to_owned());
-    (Journal::new(db.clone(), config.audit.clone()), Retention { db, clock, config: config.retention, logs })
+fn keepers(config: &Config, trash: Trash) -> (Journal, Retention) {
+    let Trash { db, clock, logs, .. } = trash.clone();
+    (Journal::new(db.clone(), config.audit.clone()), Retention { db, clock, config: config.retention, logs, trash })
 }
 
 async fn database(config: &Config, private: &Path, start_empty: bool) -> Result<Db> {

@@ -47,7 +47,11 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
     let open = portal.metrics.event_stream();
     futures_util::stream::unfold(
         (heard, pulls, open),
-        move |((mut changes, (mut environments, mut images), (mut announcements, mut notices), mut look), mut pulls, open)| {
+        move |(
+            (mut changes, (mut environments, mut images), (mut announcements, mut notices), mut look),
+            mut pulls,
+            open,
+        )| {
             let (portal, user) = (Arc::clone(&portal), user.clone());
             async move {
                 let message = loop {
@@ -95,7 +99,10 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                         }
                     }
                 };
-                Some((event(&message), ((changes, (environments, images), (announcements, notices), look), pulls, open)))
+                Some((
+                    event(&message),
+                    ((changes, (environments, images), (announcements, notices), look), pulls, open),
+                ))
             }
         },
     )

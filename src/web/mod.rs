@@ -60,6 +60,7 @@ mod streams;
 mod sweeps;
 mod ticket;
 mod tokens;
+mod trash;
 mod usage;
 mod versions;
 pub mod views;
@@ -102,6 +103,7 @@ use crate::{
     runs::Runs,
     sessions::Sessions,
     sweeps::Sweeps,
+    trash::Trash,
 };
 use gateway::Gateway;
 use page::{Layout, Nav, Theme, Viewer};
@@ -126,6 +128,7 @@ pub struct Portal {
     pub gateway: Gateway,
     pub files: Arc<Files>,
     pub runs: Arc<Runs>,
+    pub trash: Trash,
     /// The Unix account that everything runs as, where the portal is not root.
     pub single_user: Option<String>,
     pub streams: streams::Streams,
@@ -152,6 +155,7 @@ pub struct Parts {
     pub gateway: Gateway,
     pub files: Arc<Files>,
     pub runs: Arc<Runs>,
+    pub trash: Trash,
     pub announcements: Arc<Announcements>,
     pub notifications: Arc<Notifications>,
     pub surroundings: ReportContext,
@@ -175,6 +179,7 @@ impl Portal {
             gateway,
             files,
             runs,
+            trash,
             announcements,
             notifications,
             surroundings,
@@ -202,6 +207,7 @@ impl Portal {
             gateway,
             files,
             runs,
+            trash,
             single_user,
             streams: streams::Streams::default(),
             live_requests: live_requests::LiveRequests::default(),
@@ -278,6 +284,8 @@ fn api() -> Api {
         .routes(routes!(sweeps::pause))
         .routes(routes!(sweeps::resume))
         .routes(routes!(sweeps::stop))
+        .routes(routes!(jobs::restore))
+        .routes(routes!(trash::find, trash::empty))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::resume))
         .routes(routes!(jobs::copy))
@@ -303,6 +311,7 @@ fn api() -> Api {
         .and(&scopes::JOBS)
         .routes(routes!(runs::list, runs::create))
         .routes(routes!(runs::find, runs::change, runs::remove))
+        .routes(routes!(runs::restore))
         .routes(routes!(runs::results::list))
         .routes(routes!(runs::metrics::list))
         .routes(routes!(runs::metrics::find))
@@ -436,6 +445,7 @@ fn pages() -> Pages {
         .get("/runs/{id}", runs::pages::show)
         .post("/runs/{id}", runs::pages::change)
         .post("/runs/{id}/remove", runs::pages::remove)
+        .post("/runs/{id}/restore", runs::pages::restore)
         .get("/usage", usage::own::page)
         .get("/usage/table", usage::own::table)
         .and(&scopes::UNSCOPED)

@@ -38,11 +38,15 @@ impl Tally {
         Ok(())
     }
 
-    /// Leads back to the list that the form came from.
-    pub(super) fn redirect(&self, form: &Form, list: &str, deed: &str) -> Redirect {
+    /// Leads back to the list that the form came from. `deleted`: between which moments some were deleted that can be
+    /// restored.
+    pub(super) fn redirect(&self, form: &Form, list: &str, deed: &str, deleted: &str) -> Redirect {
         let done = format!("{deed}-{}", self.done);
         let failed = if self.failed == 0 { "" } else { "yes" };
-        Redirect::to(&href(&way_back(form.get("back"), list), [("done", done.as_str()), ("failed", failed)]))
+        Redirect::to(&href(
+            &way_back(form.get("back"), list),
+            [("done", done.as_str()), ("failed", failed), ("deleted", deleted)],
+        ))
     }
 }
 
@@ -77,6 +81,7 @@ fn notice(done: &str, noun: &str) -> Option<String> {
         "stop" => format!("Stopping {things}."),
         "delete" => format!("{things} deleted."),
         "remove" => format!("{things} removed. The files are kept."),
+        "restore" => format!("{things} restored."),
         "star" => format!("{things} starred."),
         "tag" => format!("{things} tagged."),
         _ => return None,
@@ -90,7 +95,7 @@ pub(super) async fn sessions(user: CurrentUser, State(portal): State<Arc<Portal>
     for id in ids::<SessionId>(&form) {
         tally.count(portal.sessions.stop(user.actor(), id).await.map(drop).map_err(Error::from))?;
     }
-    Ok(tally.redirect(&form, "/sessions", deed))
+    Ok(tally.redirect(&form, "/sessions", deed, ""))
 }
 
 /// `POST /sweeps/selection`
@@ -104,7 +109,7 @@ pub(super) async fn sweeps(user: CurrentUser, State(portal): State<Arc<Portal>>,
         };
         tally.count(outcome.map_err(Error::from))?;
     }
-    Ok(tally.redirect(&form, "/sweeps", deed))
+    Ok(tally.redirect(&form, "/sweeps", deed, ""))
 }
 
 /// `POST /datasets/selection`: the files are kept.
@@ -114,7 +119,7 @@ pub(super) async fn datasets(user: CurrentUser, State(portal): State<Arc<Portal>
     for id in ids::<DatasetId>(&form) {
         tally.count(portal.datasets.remove(user.actor(), id, false).await.map_err(Error::from))?;
     }
-    Ok(tally.redirect(&form, "/datasets", deed))
+    Ok(tally.redirect(&form, "/datasets", deed, ""))
 }
 
 /// `POST /models/selection`: the files are kept.
@@ -124,7 +129,7 @@ pub(super) async fn models(user: CurrentUser, State(portal): State<Arc<Portal>>,
     for id in ids::<ModelId>(&form) {
         tally.count(portal.models.remove(user.actor(), id, false).await.map_err(Error::from))?;
     }
-    Ok(tally.redirect(&form, "/models", deed))
+    Ok(tally.redirect(&form, "/models", deed, ""))
 }
 
 #[cfg(test)]

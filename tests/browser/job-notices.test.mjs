@@ -28,14 +28,23 @@ after(async () => {
 });
 
 test("nothing is told of jobs before somebody asks for it in this browser", async () => {
+  await page.goto(`${portal.url}/usage`);
   const { id } = await submit("quiet", ["true"]);
   await until(async () => (await unseen()).some((one) => one.job === id), 120, "that its end is noticed");
-  await page.goto(`${portal.url}/usage`);
+  // The page that is seen says it in its corner, once, with a link.
+  const toast = page.locator("#toasts .toast", { hasText: "Job ‘quiet’ finished" });
+  await toast.waitFor({ timeout: 60_000 });
+  assert.equal(await toast.getByRole("link", { name: "Show job" }).getAttribute("href"), `/jobs/${id}`);
+  // It stays as long as somebody is at it.
+  await toast.getByRole("button").focus();
+  await browser.assertAccessible(page, "a message in the corner");
+  await browser.photograph(page, "toast");
   // The strip was fetched by now: the page asks for it as soon as its stream is open.
   const asked = page.waitForResponse((answer) => new URL(answer.url()).pathname === "/notices", { timeout: 60_000 });
   await page.reload();
   assert.equal(new URL((await asked).url()).search, "?toasts=true", "in the strip for sessions alone");
   assert.equal(await notice("‘quiet’").count(), 0);
+  assert.equal(await toast.count(), 0, "it is said once");
   await api("/me/notifications/seen", { method: "POST", body: {} });
   assert.deepEqual(await unseen(), []);
 

@@ -130,12 +130,55 @@ async fn several_rows_are_changed_at_once() {
     let (live, ended) = (live.to_string(), ended.to_string());
     let asked = [("do", "delete"), ("item", live.as_str()), ("item", &ended), ("back", "/jobs")];
     let answer = browser.post_form("/jobs/selection", &asked).await;
-    assert_eq!(answer.headers()["location"], "/jobs?done=delete-1&failed=yes");
-    let told = page(&browser, "/jobs?done=delete-1&failed=yes").await;
+    let location = answer.headers()["location"].to_str().unwrap();
+    assert!(location.starts_with("/jobs?done=delete-1&failed=yes&deleted="), "{location}");
+    let told = page(&browser, location).await;
     assert!(told.contains("1 job deleted.") && told.contains("Some jobs were not changed"), "{told}");
+    let undo = format!("<input type=\"hidden\" name=\"item\" value=\"{ended}\">");
+    assert!(told.contains("Undo") && told.contains(&undo) && told.contains("Trash: 1 job"), "{told}");
+    assert_eq!(browser.get(&format!("/api/v1/jobs/{ended}")).await.status(), 404);
+    let asked = [("do", "restore"), ("item", ended.as_str()), ("back", "/jobs")];
+    let answer = browser.post_form("/jobs/selection", &asked).await;
+    assert_eq!(answer.headers()["location"], "/jobs?done=restore-1");
+    let told = page(&browser, "/jobs?done=restore-1").await;
+    assert!(told.contains("1 job restored.") && !told.contains("Trash:"), "{told}");
+    // Nothing that was selected is not a success.
+    let told = page(&browser, "/jobs?done=delete-0").await;
+    assert!(told.contains("Nothing was selected.") && !told.contains("0 jobs"), "{told}");
     for list in ["sweeps", "datasets", "models"] {
         assert_eq!(browser.post_form(&format!("/{list}/selection"), &[("do", "burn")]).await.status(), 422, "{list}");
     }
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_restored_over_rest() {
+    let portal = TestPortal::start().await;
+    let ada = portal.add_user("ada", Role::User).await;
+    portal.add_user("bob", Role::User).await;
+    let (browser, bob) = (portal.sign_in("ada").await, portal.sign_in("bob").await);
+    let job = ended_job(portal.db(), ada, "train").await.job;
+    let path = format!("/api/v1/jobs/{job}");
+    assert_eq!(browser.delete(&path).await.status(), 204);
+    assert_eq!(
+        (browser.delete(&path).await.status(), browser.get(&path).await.status()),
+        (404.try_into().unwrap(), 404.try_into().unwrap())
+    );
+    let trash: Value = browser.get("/api/v1/trash").await.json().await.unwrap();
+    assert_eq!((&trash["jobs"], &trash["items"][0]["id"]), (&json!(1), &json!(job.to_string())), "{trash}");
+    let restore = format!("{path}/restore");
+    let restored = async |caller: &Caller| caller.request("POST", &restore).send().await.unwrap();
+    assert_eq!(restored(&bob).await.status(), 404);
+    let answer = restored(&browser).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.json::<Value>().await.unwrap()["name"], "train");
+    let again = restored(&browser).await;
+    assert_eq!(again.status(), 409);
+    assert!(again.text().await.unwrap().contains("It has not been deleted."));
+
+    assert_eq!(browser.delete(&path).await.status(), 204);
+    assert_eq!(bob.delete("/api/v1/trash").await.status(), 204);
+    assert_eq!(browser.post_form("/trash/empty", &[("back", "/runs")]).await.headers()["location"], "/runs");
+    assert_eq!(restored(&browser).await.status(), 404, "it is gone for good");
 }
 
 #[tokio::test]

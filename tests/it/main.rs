@@ -51,5 +51,6 @@ mod site;
 mod site_apps;
 mod slurm;
 mod start;
+mod toasts;
 mod usage;
 mod wait;

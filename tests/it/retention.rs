@@ -8,14 +8,17 @@ use std::{
 };
 
 use lyceum::{
-    db::{chain::ChainCheck, sessions::Ending},
+    db::{chain::ChainCheck, jobs::DeleteOutcome, sessions::Ending, trash::TrashSize},
     journal::{self, Journal},
     model::{Clock, EndReason, Loops, SessionId, loops::Round},
     retention::{self, RemovedCounts, Retention},
+    trash::Trash,
 };
 use serde_json::Value;
 
-use crate::db::{House, START, add_user, number, on_both, running, whole::assert_whole};
+use crate::db::{
+    BY, House, NOTED, START, add_user, ended_job, number, on_both, running, runs::run, whole::assert_whole,
+};
 
 const DAY: i64 = 86_400;
 
@@ -39,12 +42,10 @@ fn round() -> Round {
 
 fn retention(house: &House, clock: &Clock, days: [i64; 3]) -> Retention {
     let [logs_days, sessions_days, audit_days] = days;
-    Retention {
-        db: house.db.clone(),
-        clock: clock.clone(),
-        config: retention::Config { logs_days, sessions_days, audit_days },
-        logs: house.directory.path().join("logs"),
-    }
+    let (db, clock, folder) = (house.db.clone(), clock.clone(), house.directory.path());
+    let logs = folder.join("logs");
+    let trash = Trash { db: db.clone(), clock: clock.clone(), logs: logs.clone(), points: folder.join("curves") };
+    Retention { db, clock, config: retention::Config { logs_days, sessions_days, audit_days }, logs, trash }
 }
 
 #[tokio::test]
@@ -78,6 +79,38 @@ async fn what_is_over_is_forgotten_by_age() {
         assert_eq!(audit.sweep(&round()).await.unwrap(), RemovedCounts { audit: 4, ..RemovedCounts::default() });
         assert_eq!(audit.sweep(&round()).await.unwrap(), RemovedCounts::default(), "what is done is done");
         assert!(matches!(db.verify_audit().await.unwrap(), ChainCheck::Whole { rows: 2, last: 6, .. }));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_deleted_goes_after_a_day() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let job = ended_job(db, owner, "train").await.job;
+        let [attempt] = &db.job_attempts(job).await.unwrap()[..] else { panic!("it ran once") };
+        let run = run(owner, "run");
+        db.add_run(&run, None, &NOTED).await.unwrap();
+        let files = [format!("logs/{}.log", attempt.id), format!("curves/{}.points", run.id)];
+        let files = files.map(|name| house.directory.path().join(name));
+        for file in &files {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "x").unwrap();
+        }
+        assert_eq!(db.delete_job(job, BY).await.unwrap(), DeleteOutcome::Done);
+        assert!(db.remove_run(run.id, &NOTED).await.unwrap());
+        let at = |seconds| Clock::manual(START.plus_seconds(seconds));
+        let early = retention(house, &at(DAY - 1), [0, 0, 0]);
+        assert_eq!(early.sweep(&round()).await.unwrap(), RemovedCounts::default());
+        assert!(files.iter().all(|file| file.exists()));
+
+        let late = retention(house, &at(DAY + 60), [0, 0, 0]);
+        assert_eq!(late.sweep(&round()).await.unwrap(), RemovedCounts { trash: 2, ..RemovedCounts::default() });
+        assert!(!files.iter().any(|file| file.exists()));
+        assert_eq!(db.trash_size(owner).await.unwrap(), TrashSize::default());
+        assert!(!db.restore_job(job, owner, BY).await.unwrap());
+        assert!(db.find_session(attempt.id).await.unwrap().is_some(), "what it held is still known");
     })
     .await;
 }

@@ -12,10 +12,11 @@ use super::{
     search::{Named, by_parts, fold, id_is, pattern},
     sessions::{array_of, select, session},
     transaction,
+    trash::discard_job,
     types::{parse, readable},
 };
 use lyceum_model::{
-    IdPart, Job, JobId, Session, SessionId, SessionState, Timestamp, UserId,
+    IdPart, Job, JobId, Session, SessionState, Timestamp, UserId,
     job::{Task, Visibility},
 };
 
@@ -64,8 +65,8 @@ pub struct JobChange {
 /// Reports the outcome of deleting a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeleteOutcome {
-    /// These were its attempts.
-    Done(Vec<SessionId>),
+    /// It is in the trash.
+    Done,
     /// It has not ended.
     Live,
     /// There is none.
@@ -262,7 +263,7 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool, is_few: 
 }
 
 /// A tag as both databases can store it.
-fn stored_tag(tag: &str) -> String {
+pub(super) fn stored_tag(tag: &str) -> String {
     tag.replace('\0', "\u{fffd}")
 }
 
@@ -352,7 +353,7 @@ impl Db {
         Ok(changed > 0)
     }
 
-    /// Deletes a job that has ended. The rows of its attempts stay, since what they held is
+    /// Moves a job that has ended into the trash, with its run. The rows of its attempts stay, since what they held is
     /// part of people's use, and go by age.
     pub async fn delete_job(&self, id: JobId, by: ChangedBy<'_>) -> Result<DeleteOutcome> {
         let id = id.to_string();
@@ -364,13 +365,9 @@ impl Db {
             if state != SessionState::Ended.as_str() {
                 break 'delete DeleteOutcome::Live;
             }
-            query("DELETE FROM job_dependencies WHERE job_id = $1").bind(&id).execute(&mut *tx).await?;
-            query("DELETE FROM jobs WHERE id = $1").bind(&id).execute(&mut *tx).await?;
+            discard_job(&mut *tx, &id, by.at).await?;
             append_audit(&mut *tx, &by.did("job.delete", &id, &name)).await?;
-            let attempts: Vec<String> = query_scalar("SELECT id FROM sessions WHERE job_id = $1")
-                .bind(&id).fetch_all(&mut *tx).await?;
-            let attempts = attempts.iter().map(|id| parse(id, "session id"));
-            DeleteOutcome::Done(attempts.collect::<Result<_>>()?)
+            DeleteOutcome::Done
         }))
     }
 

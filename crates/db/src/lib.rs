@@ -53,6 +53,7 @@ pub mod site;
 pub mod storage;
 pub mod sweeps;
 pub mod tokens;
+pub mod trash;
 mod tx;
 mod types;
 pub mod usage;

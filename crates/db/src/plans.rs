@@ -15,7 +15,7 @@ use super::{
     quota_table::{self, Order, QuotaTableFilter, QuotaTablePosition, TableFilter},
     quotas, retention, runs, sessions,
     sessions::Filter,
-    shell_jobs, sweeps, usage, users,
+    shell_jobs, sweeps, trash, usage, users,
 };
 use lyceum_model::{GroupId, SessionId, SessionState, UserId, user::State};
 
@@ -127,6 +127,12 @@ async fn no_query_reads_the_whole_history() {
         limits_and_usage::FROM_SHELL,
         facts::RUNNING,
         retention::OLD_FROM_SHELL,
+        trash::OLD_JOBS,
+        trash::OLD_RUNS,
+        trash::JOBS_OF_OWNER,
+        trash::RUNS_OF_OWNER,
+        trash::COUNT,
+        trash::FORGET_JOB,
         "SELECT 1 FROM logins WHERE session_hash = 'x'",
         "SELECT 1 FROM tokens WHERE secret_hash = 'x'",
         "SELECT 1 FROM users WHERE name = 'x'",

@@ -4,7 +4,7 @@
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::{Db, Result, refusals, shell_jobs, transaction, usage};
+use super::{Db, Result, refusals, shell_jobs, transaction, trash, usage};
 use lyceum_model::Timestamp;
 
 pub(super) const OLD: &str = "SELECT id FROM sessions WHERE state = 'ended' AND ended_at < $1 LIMIT $2";
@@ -34,6 +34,7 @@ impl Db {
                 query("DELETE FROM job_dependencies WHERE job_id IN (SELECT id FROM jobs WHERE session_id = $1)")
                     .bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM jobs WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
+                query(trash::FORGET_JOB).bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM sessions WHERE id = $1").bind(id).execute(&mut *tx).await?;
             }
             query("DELETE FROM sweeps WHERE state = 'ended' AND created_at < $1

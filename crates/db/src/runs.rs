@@ -12,6 +12,7 @@ use super::{
     reading,
     search::{id_is, pattern},
     transaction,
+    trash::discard_run,
     types::{Json, parse, parse_optional, readable},
     writing,
 };
@@ -211,7 +212,7 @@ impl Db {
         Ok(())
     }
 
-    /// Removes the runs of jobs that were deleted; which they were.
+    /// Removes the runs of jobs that were forgotten; which they were.
     pub async fn remove_runs_without_job(&self) -> Result<Vec<RunId>> {
         let ids: Vec<String> = transaction!(self, tx => {
             let ids: Vec<String> = query_scalar("SELECT id FROM runs WHERE job_id IS NOT NULL
@@ -248,9 +249,9 @@ impl Db {
         Ok(readable(rows.into_iter().map(Row::run)))
     }
 
-    /// Every run there is, to tell which files of points are nobody's any more.
+    /// Every run there is or that can be restored, to tell which files of points are nobody's any more.
     pub async fn run_ids(&self) -> Result<Vec<RunId>> {
-        let ids: Vec<String> = reading!(self, pool => query_scalar("SELECT id FROM runs").fetch_all(pool).await)?;
+        let ids: Vec<String> = reading!(self, pool => query_scalar("SELECT id FROM runs UNION ALL SELECT id FROM trashed_runs").fetch_all(pool).await)?;
         ids.iter().map(|id| parse(id, "run id")).collect()
     }
 
@@ -301,11 +302,11 @@ impl Db {
         }))
     }
 
+    /// Moves a run into the trash; false where it is gone.
     pub async fn remove_run(&self, id: RunId, noted: &Entry<'_>) -> Result<bool> {
+        let id = id.to_string();
         Ok(transaction!(self, tx => {
-            query("DELETE FROM run_digests WHERE run_id = $1").bind(id.to_string()).execute(&mut *tx).await?;
-            let removed = query("DELETE FROM runs WHERE id = $1").bind(id.to_string()).execute(&mut *tx).await?;
-            if removed.rows_affected() == 0 {
+            if !discard_run(&mut *tx, &id, noted.at).await? {
                 return Ok(false);
             }
             append_audit(&mut *tx, noted).await?;

@@ -14,9 +14,11 @@ use super::{
 };
 use lyceum_model::{JobId, RunId, SessionId, Timestamp, UserId};
 
-const JOB: &str = "id, owner, name, folded_name, task, session_id, attempt, notes, tags, starred, visibility, created_at,
+const JOB: &str =
+    "id, owner, name, folded_name, task, session_id, attempt, notes, tags, starred, visibility, created_at,
     retries_left, sweep_id, sweep_index";
-const RUN: &str = "id, owner, name, directory, session_id, job_id, visibility, group_id, complete, points, curves, read_at,
+const RUN: &str =
+    "id, owner, name, directory, session_id, job_id, visibility, group_id, complete, points, curves, read_at,
     grown_at, look_at, error, skipped, created_at";
 
 /// One's own, the latest first: `$1` owner, `$2` how many. The run of a job goes with the job.
@@ -94,8 +96,11 @@ struct RestoredRow {
 /// Moves a job and its run into the trash.
 pub(super) async fn discard_job(tx: impl Into<Tx<'_>>, id: &str, at: Timestamp) -> Result<()> {
     let mut tx = tx.into();
-    let needs: Vec<(String, String)> =
-        tx.query("SELECT after_id, needs FROM job_dependencies WHERE job_id = $1 ORDER BY after_id").bind(id).all().await?;
+    let needs: Vec<(String, String)> = tx
+        .query("SELECT after_id, needs FROM job_dependencies WHERE job_id = $1 ORDER BY after_id")
+        .bind(id)
+        .all()
+        .await?;
     let sql = format!(
         "INSERT INTO trashed_jobs ({JOB}, dependencies, deleted_at) SELECT {JOB}, $2, $3 FROM jobs WHERE id = $1"
     );
@@ -132,7 +137,8 @@ async fn bring_job_back(tx: impl Into<Tx<'_>>, id: &str, owner: &str, by: Change
     tx.query(AssertSqlSafe(sql)).bind(id).execute().await?;
     tx.query("DELETE FROM trashed_jobs WHERE id = $1").bind(id).execute().await?;
     for tag in Json::read_or_default::<Vec<String>>(&job.tags) {
-        let sql = "INSERT INTO job_tags (tag, owner, job_id) VALUES ($1, $2, $3) ON CONFLICT (tag, owner, job_id) DO NOTHING";
+        let sql =
+            "INSERT INTO job_tags (tag, owner, job_id) VALUES ($1, $2, $3) ON CONFLICT (tag, owner, job_id) DO NOTHING";
         tx.query(sql).bind(stored_tag(&tag)).bind(&job.owner).bind(id).execute().await?;
     }
     for (after, needs) in Json::read_or_default::<Vec<(String, String)>>(&job.dependencies) {
@@ -169,8 +175,7 @@ async fn remove(tx: impl Into<Tx<'_>>, which: Expired<'_>, most: i64) -> Result<
         ),
     };
     for (job,) in &jobs {
-        let attempts: Vec<(String,)> =
-            tx.query("SELECT id FROM sessions WHERE job_id = $1").bind(job).all().await?;
+        let attempts: Vec<(String,)> = tx.query("SELECT id FROM sessions WHERE job_id = $1").bind(job).all().await?;
         for (attempt,) in attempts {
             emptied.attempts.push(parse(&attempt, "session id")?);
         }

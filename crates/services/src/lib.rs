@@ -24,3 +24,4 @@ pub mod sessions;
 pub mod site;
 pub mod sweeps;
 pub mod telemetry;
+pub mod trash;

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use lyceum_db::{self as db, Db};
 use lyceum_model::{Clock, Loops, Timestamp, loops::Round};
 
+use crate::trash::Trash;
+
 /// `[retention]`: days; 0 keeps for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -62,11 +64,15 @@ pub struct Retention {
     pub config: Config,
     /// Where the ends of logs are kept.
     pub logs: PathBuf,
+    /// What is removed for good a day after it was deleted, whatever the configuration says.
+    pub trash: Trash,
 }
 
 /// How much a look forgot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemovedCounts {
+    /// Jobs and runs that were deleted.
+    pub trash: usize,
     pub logs: usize,
     pub sessions: usize,
     pub announcements: usize,
@@ -91,8 +97,9 @@ impl Retention {
             round.end(&swept);
             match swept {
                 Ok(forgotten) if forgotten == RemovedCounts::default() => {}
-                Ok(RemovedCounts { logs, sessions, announcements, diagnostics, audit }) => {
+                Ok(RemovedCounts { trash, logs, sessions, announcements, diagnostics, audit }) => {
                     tracing::info!(
+                        trash,
                         logs,
                         sessions,
                         announcements,
@@ -112,7 +119,7 @@ impl Retention {
 
     /// One look: everything that is too old now. A log that cannot be removed keeps nothing else.
     pub async fn sweep(&self, round: &Round) -> Result<RemovedCounts, Error> {
-        let mut forgotten = RemovedCounts::default();
+        let mut forgotten = RemovedCounts { trash: self.trash.expire().await?, ..RemovedCounts::default() };
         if let Some(before) = self.before(self.config.logs_days) {
             forgotten.logs = round.unless_failed("old logs", self.sweep_logs(before, round).await).unwrap_or(0);
         }

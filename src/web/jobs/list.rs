@@ -23,6 +23,7 @@ use crate::{
         selection::{self, Tally},
         sessions::form as session_form,
         sorting::Sorting,
+        trash,
         views::{JobRow, JobSearch, JobsPage},
     },
 };
@@ -44,6 +45,8 @@ pub struct PageParams {
     cursor: Option<String>,
     done: String,
     failed: String,
+    /// Between which moments an action deleted some.
+    deleted: String,
 }
 
 impl PageParams {
@@ -122,6 +125,7 @@ pub async fn page(
         try_key,
         has_queue: portal.sessions.scheduler.has_queue(),
         frame,
+        trash: trash::panel(&portal, &user, span(&visit.deleted)).await?,
         search,
     };
     Ok(Page(view).into_response())
@@ -130,12 +134,13 @@ pub async fn page(
 /// `POST /jobs/selection`: one deed with several jobs.
 pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Redirect> {
     let actor = user.actor();
-    let deed = selection::deed(&form, &["cancel", "delete", "star", "tag"])?;
-    let mut tally = Tally::default();
+    let deed = selection::deed(&form, &["cancel", "delete", "restore", "star", "tag"])?;
+    let (mut tally, from) = (Tally::default(), portal.clock.now());
     for id in selection::ids::<JobId>(&form) {
         let outcome = match deed {
             "cancel" => portal.jobs.cancel(actor, id).await.map(drop),
             "delete" => portal.jobs.delete(actor, id).await,
+            "restore" => portal.jobs.restore(actor, id).await.map(drop),
             "star" => {
                 let changes = Changes { starred: Some(true), ..Changes::default() };
                 portal.jobs.change(actor, id, changes).await.map(drop)
@@ -150,5 +155,12 @@ pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, for
         };
         tally.count(outcome.map_err(Error::from))?;
     }
-    Ok(tally.redirect(&form, "/jobs", deed))
+    let deleted = if deed == "delete" { format!("{}-{}", from.0, portal.clock.now().0) } else { String::new() };
+    Ok(tally.redirect(&form, "/jobs", deed, &deleted))
+}
+
+/// Reads between which moments an action deleted some jobs.
+fn span(text: &str) -> Option<(i64, i64)> {
+    let (from, to) = text.split_once('-')?;
+    Some((from.parse().ok()?, to.parse().ok()?))
 }

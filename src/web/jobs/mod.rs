@@ -415,14 +415,26 @@ pub async fn change(
     Ok(axum::Json(whole(&portal, user.id(), job).await?))
 }
 
-/// Deletes your ended job and its logs.
+/// Deletes your ended job, its logs and its run.
 ///
-/// Its usage stays in the usage history.
+/// It can be restored for a day. Its usage stays in the usage history.
 #[utoipa::path(delete, path = "/jobs/{id}", tag = "jobs", params(("id" = String, Path)),
     responses((status = 204), (status = 409, description = "It has not ended", body = Problem)))]
 pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<StatusCode> {
     portal.jobs.delete(user.actor(), id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Restores your deleted job, with its logs and its run.
+#[utoipa::path(post, path = "/jobs/{id}/restore", tag = "jobs", params(("id" = String, Path)),
+    responses((status = 200, body = JobView), (status = 409, description = "It has not been deleted", body = Problem)))]
+pub async fn restore(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+) -> Result<axum::Json<JobView>> {
+    let job = portal.jobs.restore(user.actor(), id).await?;
+    Ok(axum::Json(whole(&portal, user.id(), job).await?))
 }
 
 /// Cancels a job.

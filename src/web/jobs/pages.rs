@@ -19,6 +19,7 @@ use crate::{
         Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
+        href::href,
         markdown::Markdown,
         page::{Nav, Page},
         sessions::{
@@ -265,8 +266,10 @@ pub async fn star(
 }
 
 pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<Redirect> {
+    let from = portal.clock.now();
     portal.jobs.delete(user.actor(), id).await?;
-    Ok(Redirect::to("/jobs?done=delete-1"))
+    let deleted = format!("{}-{}", from.0, portal.clock.now().0);
+    Ok(Redirect::to(&href("/jobs", [("done", "delete-1"), ("deleted", &deleted)])))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use super::{form, list, pages};
 use crate::{
     auth::scopes,
-    web::{routes::Pages, selection, sweeps},
+    web::{routes::Pages, selection, sweeps, trash},
 };
 
 /// Adds the pages to those that are there.
@@ -29,4 +29,5 @@ pub fn pages(others: Pages) -> Pages {
         .post("/jobs/{id}/resume", pages::resume)
         .post("/jobs/{id}/star", pages::star)
         .post("/jobs/{id}/delete", pages::delete)
+        .post("/trash/empty", trash::empty_by_form)
 }

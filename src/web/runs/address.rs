@@ -65,6 +65,8 @@ pub struct Address {
     pub picked: Vec<RunId>,
     /// What has just been done; of the page alone.
     pub done: Option<String>,
+    /// The run that was just removed.
+    pub removed: Option<RunId>,
 }
 
 impl Default for Address {
@@ -80,7 +82,7 @@ impl Default for Address {
             limit: DEFAULT_ROWS,
             after: None,
         };
-        Self { of: RunSelection::default(), asked, picked: Vec::new(), done: None }
+        Self { of: RunSelection::default(), asked, picked: Vec::new(), done: None, removed: None }
     }
 }
 
@@ -119,6 +121,7 @@ impl Address {
                 "cursor" => asked.after = Some(id("cursor", &text)?),
                 "pick" if is_page => this.picked.push(id("pick", &text)?),
                 "done" if is_page => this.done = Some(text.into_owned()),
+                "removed" if is_page => this.removed = Some(id("removed", &text)?),
                 _ => return Err(Error::field(short(&name), "unknown_field", "Unknown parameter.")),
             }
         }
@@ -181,7 +184,7 @@ impl Address {
 
     /// The same with something changed; it begins at the first row again.
     pub fn with(&self, change: impl FnOnce(&mut TableQuery)) -> Self {
-        let mut other = Self { done: None, ..self.clone() };
+        let mut other = Self { done: None, removed: None, ..self.clone() };
         other.asked.after = None;
         change(&mut other.asked);
         other

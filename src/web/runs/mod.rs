@@ -235,9 +235,24 @@ pub async fn change(
 }
 
 /// Removes your run and its stored points. The log files are kept.
+///
+/// It can be restored for a day.
 #[utoipa::path(delete, path = "/runs/{id}", tag = "runs", params(("id" = String, Path)),
     responses((status = 204, description = "Removed"), (status = 403, description = "The run belongs to another user", body = Problem)))]
 pub async fn remove(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<RunId>) -> Result<Response> {
     portal.runs.remove(&user.user, id).await?;
     Ok(NoContent.into_response())
+}
+
+/// Restores a run that you removed, with its points.
+#[utoipa::path(post, path = "/runs/{id}/restore", tag = "runs", params(("id" = String, Path)),
+    responses((status = 200, body = RunView), (status = 403, description = "The run belongs to another user", body = Problem),
+        (status = 409, description = "It has not been removed", body = Problem)))]
+pub async fn restore(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<RunId>,
+) -> Result<axum::Json<RunView>> {
+    let run = portal.runs.restore(&user.user, id).await?;
+    Ok(axum::Json(RunView::new(run, &user.user)))
 }

@@ -25,9 +25,10 @@ use crate::{
         extract::{CurrentUser, Form, Id, Query},
         page::{Nav, Page},
         sessions::board,
+        trash,
         views::{
-            self, CurveRow, Moment, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, number,
-            passed_over,
+            self, CurveRow, Moment, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, TrashPanel,
+            number, passed_over,
         },
     },
 };
@@ -58,6 +59,8 @@ pub async fn list(user: CurrentUser, State(portal): State<Arc<Portal>>, RawQuery
     };
     let mut view = list_view(&portal, &user.0, &address, table, form);
     view.notice = address.done.as_deref().and_then(notice).map(str::to_owned);
+    view.removed = address.removed.map(|id| id.to_string());
+    view.trash = trash::panel(&portal, &user, None).await?;
     Ok(Page(view).into_response())
 }
 
@@ -81,6 +84,7 @@ fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
         "changed" => "The run was changed.",
         "removed" => "The run was removed. Its log files are kept.",
+        "restored" => "The run was restored.",
         _ => return None,
     })
 }
@@ -210,7 +214,13 @@ pub async fn change(
 /// `POST /runs/{id}/remove`
 pub async fn remove(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<RunId>) -> Result<Redirect> {
     portal.runs.remove(&user.user, id).await?;
-    Ok(Redirect::to("/runs?done=removed"))
+    Ok(Redirect::to(&format!("/runs?done=removed&removed={id}")))
+}
+
+/// `POST /runs/{id}/restore`
+pub async fn restore(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<RunId>) -> Result<Redirect> {
+    portal.runs.restore(&user.user, id).await?;
+    Ok(Redirect::to(&format!("/runs/{id}?done=restored")))
 }
 
 fn empty_form(user: &CurrentUser) -> RunForm {
@@ -242,6 +252,8 @@ fn list_view(portal: &Portal, user: &Arc<Principal>, address: &Address, table: T
     RunsPage {
         layout: portal.layout_of(user, Nav::Runs),
         notice: None,
+        removed: None,
+        trash: TrashPanel::default(),
         errors: Vec::new(),
         table: table::view(address, table, |run| row(run, user, portal.clock.now())),
         form,

@@ -20,7 +20,7 @@ pub fn view(address: &Address, table: Table, row: impl Fn(&Run) -> RunRow) -> Re
     let asked = &address.asked;
     let shown: Vec<&Column> = table.columns.iter().filter(|column| column.shown).collect();
     let last = table.items.last().map(|item| item.run.id);
-    let next = Address { done: None, ..address.clone() };
+    let next = Address { done: None, removed: None, ..address.clone() };
     let next = Address { asked: TableQuery { after: last, ..asked.clone() }, ..next };
     let groupable =
         |column: &&Column| column.kind == Kind::Param && (column.differs || asked.group.as_ref() == Some(&column.key));

@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::{ListFrame, Moment, number, resources_line};
+use super::{ListFrame, Moment, TrashPanel, number, resources_line};
 use crate::{
     model::{EndReason, Job, Session, SessionState, Timestamp, time::human_duration},
     runs::{Extent, JobProgress},
@@ -28,6 +28,7 @@ pub struct JobsPage {
     /// The cluster has a queue of its own, which has a page.
     pub has_queue: bool,
     pub frame: ListFrame,
+    pub trash: TrashPanel,
 }
 
 /// What the list is narrowed to.

@@ -53,6 +53,7 @@ mod slurm;
 mod standalone;
 mod sweeps;
 mod toast;
+mod trash;
 mod usage;
 
 pub use announcements::{
@@ -132,6 +133,7 @@ pub use slurm::{SlurmField, SlurmFields, slurm_facts};
 pub use standalone::{Ended, TerminalPage, WaitingPage};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};
 pub use toast::Toast;
+pub use trash::{TrashPanel, TrashRow};
 pub use usage::{
     Budget, ComparePage, EndedLine, HistoryFilter, RangeChooser, RangeTab, SpanRow, UsagePage, UsageTabs, UsedRow,
     end_reason_word,

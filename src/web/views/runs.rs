@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::{FieldError, LINE_HEIGHT, LINE_WIDTH, Moment, ResultsView};
+use super::{FieldError, LINE_HEIGHT, LINE_WIDTH, Moment, ResultsView, TrashPanel};
 use crate::{
     model::run::{ReadProgress, SkippedData, Visibility},
     web::page::{Layout, filters},
@@ -15,6 +15,9 @@ use crate::{
 pub struct RunsPage {
     pub layout: Layout,
     pub notice: Option<String>,
+    /// The id of the run that was just removed.
+    pub removed: Option<String>,
+    pub trash: TrashPanel,
     pub errors: Vec<FieldError>,
     pub table: ResultsView,
     pub form: RunForm,

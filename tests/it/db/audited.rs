@@ -8,17 +8,19 @@ use lyceum::{
         audit::ACTIONS,
         directory::{ArrivalOutcome, Group, Person},
         images::ImageRow,
+        jobs::DeleteOutcome,
         limits::{Author, LevelChange},
         logins::Login,
         people::UserChange,
         quotas::Level,
         registry_credentials::RegistryCredentials,
         tokens::Token,
+        trash::Expired,
         users::NewUser,
     },
     model::{
-        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, LoginId, Maintenance, Role, Run, SessionId,
-        SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
+        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, JobId, LoginId, Maintenance, Role, Run,
+        RunId, SessionId, SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
         gpus::WithheldGpu,
         hold::Pause,
         job::Attempt,
@@ -70,6 +72,8 @@ struct Scene<'a> {
     sweeps: [SweepId; 4],
     announcements: [Announcement; 2],
     runs: [Run; 2],
+    /// What Ada deleted.
+    trashed: (JobId, RunId),
 }
 
 impl<'a> Scene<'a> {
@@ -138,8 +142,16 @@ impl<'a> Scene<'a> {
         for one in &runs {
             db.add_run(one, None, &NOTED).await.unwrap();
         }
+        let trashed = (ended_job(db, ada, "in the trash").await.job, super::runs::run(ada, "in the trash"));
+        let theirs = super::runs::run(disabled, "theirs");
+        assert_eq!(db.delete_job(trashed.0, BY).await.unwrap(), DeleteOutcome::Done);
+        for run in [&trashed.1, &theirs] {
+            db.add_run(run, None, &NOTED).await.unwrap();
+            assert!(db.remove_run(run.id, &NOTED).await.unwrap());
+        }
         let (token, login) = (token.id, login.id);
         Self {
+            trashed: (trashed.0, trashed.1.id),
             db,
             ada,
             unused,
@@ -323,6 +335,9 @@ impl<'a> Scene<'a> {
                 db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
             }
             "job.delete" => db.delete_job(self.ended[1].job, BY).await.map(drop),
+            "job.restore" => db.restore_job(self.trashed.0, ada, BY).await.map(drop),
+            "run.restore" => db.restore_run(self.trashed.1, ada, BY).await.map(drop),
+            "trash.empty" => db.empty_trash(Expired::Of(self.disabled, BY), 9).await.map(drop),
             other => panic!("{other} is audited: say here what it does"),
         }
     }

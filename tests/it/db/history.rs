@@ -9,7 +9,7 @@ use lyceum::{
         gpus::{Point, Span},
         idempotency::EarlierResult,
         images::{ImageDigest, ImageRow},
-        jobs::{JobChange, JobFilter},
+        jobs::{DeleteOutcome, JobChange, JobFilter},
         limits::GroupFlags,
         logins::Login,
         quotas::Level,
@@ -156,6 +156,10 @@ async fn fill_later_tables(db: &Db, user: UserId) {
     db.withhold_gpu(&withheld, &NOTED).await.unwrap();
     db.add_diagnostics(&super::diagnostics::run(user, "a", START), &NOTED).await.unwrap();
     db.set_list_columns(user, "jobs", "size").await.unwrap();
+    let (deleted, removed) = (ended_job(db, user, "deleted").await.job, super::runs::run(user, "removed"));
+    assert_eq!(db.delete_job(deleted, BY).await.unwrap(), DeleteOutcome::Done);
+    db.add_run(&removed, None, &NOTED).await.unwrap();
+    assert!(db.remove_run(removed.id, &NOTED).await.unwrap());
 }
 
 /// Everything, through the functions that read it.
@@ -187,7 +191,8 @@ async fn everything(db: &Db, user: UserId) -> String {
                 db.refusals(user, 10).await.unwrap(),
                 db.storage_of(user).await.unwrap(),
                 db.open_intervals().await.unwrap(),
-                db.gpu_points(Span::Hour, Timestamp(0), Timestamp(i64::MAX)).await.unwrap()
+                db.gpu_points(Span::Hour, Timestamp(0), Timestamp(i64::MAX)).await.unwrap(),
+                db.trash_of(user, 10).await.unwrap(),
             ),
         )
     )

@@ -39,6 +39,7 @@ mod sorted;
 mod storage;
 pub mod sweeps;
 mod together;
+mod trash;
 mod usage;
 pub mod whole;
 

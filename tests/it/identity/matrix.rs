@@ -100,6 +100,11 @@ const MATRIX: &[Row] = &[
     row("PATCH", "/api/v1/jobs/{id}", r#"{"name": "x"}"#, [401, 200, 404, 404, 403, 401, 401]),
     // It waits: whoever may delete or resume it hears of the conflict.
     row("DELETE", "/api/v1/jobs/{id}", "", [401, 409, 404, 404, 403, 401, 401]),
+    // It is not in the trash.
+    row("POST", "/api/v1/jobs/{id}/restore", "", [401, 409, 404, 404, 403, 401, 401]),
+    row("GET", "/api/v1/trash", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("DELETE", "/api/v1/trash", "", [401, 204, 204, 204, 403, 401, 401]),
+    row("POST", "/trash/empty", "a=b", [401, 303, 303, 303, 403, 401, 401]),
     row("POST", "/api/v1/jobs/{id}/cancel", "", [401, 202, 404, 202, 403, 401, 401]),
     row("POST", "/api/v1/jobs/{id}/resume", "", [401, 409, 404, 404, 403, 401, 401]),
     // What can be seen can be copied; the copy is whoever asked for it.
@@ -281,6 +286,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/runs/{id}", "", [401, 200, 404, 200, 200, 401, 401]),
     row("PATCH", "/api/v1/runs/{id}", r#"{"name": "y"}"#, [401, 200, 404, 403, 403, 401, 401]),
     row("DELETE", "/api/v1/runs/{id}", "", [401, 204, 404, 403, 403, 401, 401]),
+    row("POST", "/api/v1/runs/{id}/restore", "", [401, 409, 404, 403, 403, 401, 401]),
     row("GET", "/api/v1/runs/{id}/metrics", "", [401, 200, 404, 200, 200, 401, 401]),
     row("GET", "/api/v1/runs/{id}/metrics/{tag}", "", [401, 404, 404, 404, 404, 401, 401]),
     row("GET", "/api/v1/runs/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
@@ -293,6 +299,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/runs/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
     row("POST", "/runs/{id}", "name=y", [401, 303, 404, 403, 403, 401, 401]),
     row("POST", "/runs/{id}/remove", "a=b", [401, 303, 404, 403, 403, 401, 401]),
+    row("POST", "/runs/{id}/restore", "a=b", [401, 409, 404, 403, 403, 401, 401]),
     row("GET", "/api/v1/audit", "", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/audit", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/admin/audit/table", "", [303, 403, 403, 200, 403, 401, 303]),

@@ -2,7 +2,8 @@
 //! that runs and one that failed.
 
 use lyceum::{
-    model::{EndReason, Job, JobId, Session, SessionState, job::Attempt, job::Visibility},
+    db::trash::{TrashSize, Trashed, TrashedId},
+    model::{EndReason, Job, JobId, RunId, Session, SessionState, job::Attempt, job::Visibility},
     runs::{Extent, JobProgress, LoggedMetric, SmallLine},
     web::{markdown::Markdown, page::Nav, views::*},
 };
@@ -71,7 +72,17 @@ pub fn list(word: &Word) -> JobsPage {
             error: Some("Some jobs were not changed, because their state does not allow it.".to_owned()),
             ..frame()
         },
+        trash: trash(word),
     }
+}
+
+/// What was deleted, some of it just now.
+pub fn trash(word: &Word) -> TrashPanel {
+    let one = |what, name: &str, ago| Trashed { what, name: word(name), deleted_at: NOW.plus_seconds(-ago) };
+    let items =
+        [one(TrashedId::Job(JobId::new()), "resnet50, lr 0.1", 5), one(TrashedId::Run(RunId::new()), "baseline", 7200)];
+    let just = (NOW.plus_seconds(-5).0, NOW.0);
+    TrashPanel::new(&items, TrashSize { jobs: 70, runs: 1 }, Some(just), NOW)
 }
 
 fn frame() -> ListFrame {

@@ -1,7 +1,10 @@
 //! Runs, filled: in every state of reading, with everything that may be passed over, and empty.
 
 use lyceum::{
-    model::run::{SkippedData, Visibility},
+    model::{
+        RunId,
+        run::{SkippedData, Visibility},
+    },
     web::{page::Nav, views::*},
 };
 
@@ -36,6 +39,8 @@ pub fn runs(word: &Word) -> RunsPage {
     RunsPage {
         layout: layout(word).at(Nav::Runs),
         notice: Some("The run was removed. Its log files are kept.".to_owned()),
+        removed: Some(RunId::new().to_string()),
+        trash: super::jobs::trash(word),
         errors: Vec::new(),
         table: table(word),
         form: form(word),
@@ -175,6 +180,7 @@ pub fn runs_wrong(word: &Word) -> RunsPage {
     let error = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
     RunsPage {
         notice: None,
+        removed: None,
         errors: vec![
             error("directory", "Directory not found."),
             error("name", "At most 200 characters."),

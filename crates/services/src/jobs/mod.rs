@@ -304,17 +304,30 @@ impl Jobs {
         self.find(actor, id).await
     }
 
-    /// Deletes a job that has ended, and its logs. What it used stays in the history of use.
+    /// Moves a job that has ended into the trash, where it can be restored for a day. What it used stays in the history of
+    /// use.
     pub async fn delete(&self, actor: Actor<'_>, id: JobId) -> Result<()> {
         let job = self.own(actor, id).await?;
         let by = ChangedBy { actor: actor.user.name.as_str(), at: self.sessions.clock.now() };
         match self.db.delete_job(id, by).await? {
-            DeleteOutcome::Done(attempts) => self.sessions.forget_logs(&attempts).await,
+            DeleteOutcome::Done => {}
             DeleteOutcome::Live => return Err(Error::Conflict("it has not ended yet: cancel it first")),
             DeleteOutcome::Missing => return Err(Error::NotFound),
         }
         self.sessions.announce_job(job.latest.id, id, job.owner);
         Ok(())
+    }
+
+    /// Brings a deleted job of one's own back, with its logs and its run.
+    pub async fn restore(&self, actor: Actor<'_>, id: JobId) -> Result<Job> {
+        let by = ChangedBy { actor: actor.user.name.as_str(), at: self.sessions.clock.now() };
+        if !self.db.restore_job(id, actor.user.id, by).await? {
+            self.own(actor, id).await?;
+            return Err(Error::Conflict("it has not been deleted"));
+        }
+        let job = self.find(actor, id).await?;
+        self.sessions.announce_job(job.latest.id, id, job.owner);
+        Ok(job)
     }
 
     /// One of its attempts, by its number.

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, Semaphore, broadcast};
 use self::{results::Digests, series_cache::SeriesCache};
 use lyceum_db::{
     self as db, Db,
-    audit::Entry,
+    audit::{ChangedBy, Entry},
     idempotency::{EarlierResult, IdempotentRequest},
 };
 use lyceum_model::{
@@ -38,6 +38,7 @@ use crate::{
     scheduler::{self, Accounts, PortalUser, Scheduler, Transport},
 };
 
+pub(crate) use self::series_cache::points_file;
 pub use self::{
     answer::{Axis, Curve, Metrics, NotThere, Question, Selection, Tag, Tags, all, csv, curve, metrics, revision},
     delta::{CurveGrowth, Delta, DeltaKind},
@@ -303,7 +304,7 @@ impl Runs {
         if self.db.change_run(&run, &noted).await? { Ok(run) } else { Err(Error::NotFound) }
     }
 
-    /// Forgets a run of one's own with its points. The files it was read from stay.
+    /// Moves a run of one's own into the trash, where it can be restored for a day. The files it was read from stay.
     pub async fn remove(&self, user: &User, id: RunId) -> Result<()> {
         let run = self.own(user, id).await?;
         if run.source.job().is_some() {
@@ -312,11 +313,18 @@ impl Runs {
         let (subject, at) = (id.to_string(), self.clock.now());
         let actor = user.name.as_str();
         let noted = Entry { at, actor, action: "run.remove", subject: &subject, detail: &run.directory };
-        if !self.db.remove_run(id, &noted).await? {
-            return Err(Error::NotFound);
+        if self.db.remove_run(id, &noted).await? { Ok(()) } else { Err(Error::NotFound) }
+    }
+
+    /// Brings a removed run of one's own back, with its points.
+    pub async fn restore(&self, user: &User, id: RunId) -> Result<Run> {
+        let by = ChangedBy { actor: user.name.as_str(), at: self.clock.now() };
+        if !self.db.restore_run(id, user.id, by).await? {
+            self.own(user, id).await?;
+            return Err(Error::Conflict("it has not been removed"));
         }
-        // A crash here leaves a file that the next start removes.
-        self.cache.remove(id).await
+        self.wake.notify_one();
+        self.own(user, id).await
     }
 
     /// One of this person's own.

@@ -195,7 +195,7 @@ impl SeriesCache {
         let mut books = self.books.lock();
         let cached = books.entry(id).or_insert_with(|| {
             Arc::new(CachedRun {
-                path: self.directory.join(format!("{id}.points")),
+                path: points_file(&self.directory, id),
                 content: RwLock::new(Content::Closed),
                 counted: AtomicU64::new(0),
                 news: broadcast::Sender::new(AHEAD),
@@ -295,4 +295,9 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
         Ok(done) => done,
         Err(err) => Err(Error::Thread(err.to_string())),
     }
+}
+
+/// Returns where a run's points are kept.
+pub(crate) fn points_file(directory: &Path, id: RunId) -> PathBuf {
+    directory.join(format!("{id}.points"))
 }

@@ -49,22 +49,14 @@ impl Sessions {
         }
     }
 
-    /// Removes the logs of attempts whose job was deleted.
-    pub async fn forget_logs(&self, attempts: &[SessionId]) {
-        for attempt in attempts {
-            match tokio::fs::remove_file(self.kept_log(*attempt)).await {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!(session.id = %attempt, %error, "failed to delete the log of a deleted job; \
-                                                                   retention removes it later");
-                }
-                _ => {}
-            }
-        }
-    }
-
     fn kept_log(&self, id: SessionId) -> PathBuf {
-        self.config.logs.join(format!("{id}.log"))
+        log_file(&self.config.logs, id)
     }
+}
+
+/// Returns where the end of a session's log is kept.
+pub(crate) fn log_file(logs: &Path, id: SessionId) -> PathBuf {
+    logs.join(format!("{id}.log"))
 }
 
 fn keep(path: &Path, log: &[u8]) -> std::io::Result<()> {

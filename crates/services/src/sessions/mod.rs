@@ -61,6 +61,7 @@ use crate::{
     scheduler::{self, Scheduler},
 };
 
+pub(crate) use self::log::log_file;
 pub use attempts::{AttemptOutcome, Batch};
 pub use launch::is_path as is_own_environment;
 pub use lifetime::OwnerNotice;
