@@ -22,7 +22,9 @@ function hear(message) {
 
 async function refresh() {
   const mine = ++asked;
-  const answer = await fetch(`/notices?toasts=true${allowed() ? "&jobs=true" : ""}`, { headers: { Accept: "text/html" } }).catch(() => null);
+  const answer = await fetch(`/notices?toasts=true${allowed() ? "&jobs=true" : ""}`, {
+    headers: { Accept: "text/html" },
+  }).catch(() => null);
   // The last question's answer counts.
   if (!answer?.ok || answer.redirected || mine !== asked) return;
   learnClock(answer);
@@ -30,7 +32,8 @@ async function refresh() {
 }
 
 function draw(text) {
-  const made = new DOMParser().parseFromString(text, "text/html"), toasts = $$("[data-toast]", made);
+  const made = new DOMParser().parseFromString(text, "text/html"),
+    toasts = $$("[data-toast]", made);
   for (const toast of toasts) toast.remove();
   show(toasts, send);
   if (made.body.innerHTML === shown) return;

@@ -29,9 +29,14 @@ export async function show(toasts, send) {
 // It goes after a while without a pointer over it and without the focus in it.
 function live(toast, send) {
   let timer = null;
-  const wait = () => { clearTimeout(timer); timer = setTimeout(() => toast.remove(), LIFE); };
+  const wait = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => toast.remove(), LIFE);
+  };
   const stay = () => clearTimeout(timer);
-  const left = () => { if (!toast.matches(":hover, :focus-within")) wait(); };
+  const left = () => {
+    if (!toast.matches(":hover, :focus-within")) wait();
+  };
   const close = () => {
     stay();
     const hadFocus = toast.contains(document.activeElement);
@@ -41,7 +46,9 @@ function live(toast, send) {
   };
   for (const name of ["pointerenter", "focusin"]) toast.addEventListener(name, stay);
   for (const name of ["pointerleave", "focusout"]) toast.addEventListener(name, () => setTimeout(left));
-  toast.addEventListener("keydown", (event) => { if (event.key === "Escape") close(); });
+  toast.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") close();
+  });
   toast.addEventListener("submit", (event) => {
     event.preventDefault();
     event.stopPropagation();

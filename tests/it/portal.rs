@@ -30,6 +30,7 @@ use lyceum::{
     runs::{self, Runs},
     scheduler::{self, ClusterInfo, slurm::Quotas},
     sessions::{self, Sessions},
+    trash::Trash,
     web::{AppsOrigin, Front, Parts, Portal, ReportContext, WebConfig, gateway::Gateway},
 };
 use reqwest::{
@@ -155,6 +156,12 @@ impl TestPortal {
         let notifications = Notifications::new(sessions.clone(), runs.clone(), told, [6; 32], String::new());
         let scheduler = sessions.scheduler.clone();
         let cluster = Cluster::new(sessions.admission.clone(), scheduler, cluster::Config::default());
+        let trash = Trash {
+            db: sessions.db.clone(),
+            clock: clock.clone(),
+            logs: directory.path().join("logs"),
+            points: directory.path().join("curves"),
+        };
         let portal = Arc::new(Portal::new(Parts {
             access: access.clone(),
             config,
@@ -162,6 +169,7 @@ impl TestPortal {
             cluster,
             files,
             runs,
+            trash,
             announcements,
             notifications,
             surroundings: ReportContext { loops: loops.clone(), ..ReportContext::default() },

@@ -205,7 +205,9 @@ impl<'a> Scene<'a> {
                 let (id, reason) = (self.sessions[2], EndReason::StoppedByAdmin);
                 db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
             }
-            job if ["job.", "queue.", "sweep."].iter().any(|of| job.starts_with(of)) => self.perform_on_jobs(job).await,
+            job if ["job.", "queue.", "sweep.", "run.restore", "trash."].iter().any(|of| job.starts_with(of)) => {
+                self.perform_on_jobs(job).await
+            }
             "quota.change" => {
                 let change = LevelChange::new(Level::Group(vision), each([(Field::Gpus, Some(1))]).to_vec());
                 db.change_limits(&[change], &Author::administrator("chief", soon)).await.map(drop)

@@ -1,13 +1,16 @@
 //! Notifications on both databases: what people wish, what is noticed once, what is delivered, by
 //! one alone, and what is forgotten.
 
-use lyceum::model::{
-    SessionState, Timestamp, UserId,
-    notification::{Delivery, Event, Message, NotificationSettings, Way},
-    run::{ReadProgress, UnreadAttempt},
+use lyceum::{
+    db::notifications::Product,
+    model::{
+        JobId, SessionState, Timestamp, UserId,
+        notification::{Delivery, Event, Message, NotificationSettings, Way},
+        run::{ReadProgress, UnreadAttempt},
+    },
 };
 
-use super::{NOTED, START, add_user, begun, ended_job, exited, new_attempt, on_both};
+use super::{NOTED, START, add_user, begun, datasets::dataset, ended_job, exited, models::model, new_attempt, on_both};
 
 fn wishes() -> NotificationSettings {
     NotificationSettings { mail: Some("ada@example.org".to_owned()), ..NotificationSettings::default() }
@@ -183,6 +186,26 @@ async fn what_happened_is_shown_until_it_is_seen() {
         notice(again.id, Event::Finished, 6).await;
         assert_eq!(db.see_events(ada, None, START).await.unwrap(), 2);
         assert_eq!(unseen(0, 9).await, []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_job_makes_is_found_by_the_job() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (ada, bob) = (add_user(db, "a").await, add_user(db, "b").await);
+        let [building, training, other] = [JobId::new(), JobId::new(), JobId::new()];
+        let (dataset, model) = (dataset(ada, "a", "digits"), model(ada, "a", "lenet"));
+        db.add_dataset(&dataset, "{}", None, &NOTED).await.unwrap();
+        db.set_dataset_job(dataset.id, building, START).await.unwrap();
+        db.add_model(&model, "{}", None, &NOTED).await.unwrap();
+        db.set_model_job(model.id, training, "/home/a/runs/lenet", START).await.unwrap();
+        let mut found = db.products_of_jobs(ada, &[training, other, building]).await.unwrap();
+        found.sort_by_key(|(job, _)| *job);
+        assert_eq!(found, [(building, Product::Dataset(dataset.id)), (training, Product::Model(model.id))]);
+        assert_eq!(db.products_of_jobs(bob, &[training]).await.unwrap(), [], "it is not theirs");
+        assert_eq!(db.products_of_jobs(ada, &[]).await.unwrap(), []);
     })
     .await;
 }

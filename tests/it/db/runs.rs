@@ -6,6 +6,7 @@ use lyceum::{
         idempotency::IdempotentRequest,
         jobs::{DeleteOutcome, JobChange},
         runs::Filter,
+        trash::Expired,
     },
     model::{
         EndReason, GroupName, Run, RunId, SessionId, SessionState, UserId, job,
@@ -90,7 +91,9 @@ async fn runs_are_seen_by_whom_they_are_shared_with() {
         assert_eq!(number(db, "SELECT COUNT(*) FROM audit").await, rows + 2, "a row for each change, none for none");
         let mut ids = db.run_ids().await.unwrap();
         ids.sort();
-        assert_eq!(ids, [shared.id, ours.id]);
+        assert_eq!(ids, [own.id, shared.id, ours.id], "what can be restored keeps its points");
+        db.empty_trash(Expired::Before(START.plus_seconds(1)), 9).await.unwrap();
+        assert_eq!(db.run_ids().await.unwrap().len(), 2);
     })
     .await;
 }

@@ -78,7 +78,8 @@ pub fn list(word: &Word) -> JobsPage {
 
 /// What was deleted, some of it just now.
 pub fn trash(word: &Word) -> TrashPanel {
-    let one = |what, name: &str, ago| Trashed { what, name: word(name), deleted_at: NOW.plus_seconds(-ago) };
+    let one =
+        |what, name: &'static str, ago: i64| Trashed { what, name: word(name), deleted_at: NOW.plus_seconds(-ago) };
     let items =
         [one(TrashedId::Job(JobId::new()), "resnet50, lr 0.1", 5), one(TrashedId::Run(RunId::new()), "baseline", 7200)];
     let just = (NOW.plus_seconds(-5).0, NOW.0);

@@ -45,6 +45,7 @@ pub fn frame(list: &'static str, sorted: &[&'static str], columns: &[(&'static s
         first_href: None,
         next_href: Some(format!("/{list}?cursor=x")),
         notice: None,
+        is_without_choice: false,
         error: None,
     }
 }
