@@ -56,11 +56,10 @@ async function load(href) {
 function count() {
   const all = boxes(),
     picked = all.filter((box) => box.checked);
-  const head = $("[data-all]", list);
-  if (head) {
-    head.closest("label").hidden = all.length === 0;
-    head.checked = all.length > 0 && picked.length === all.length;
-    head.indeterminate = picked.length > 0 && picked.length < all.length;
+  for (const box of $$("[data-all]", list)) {
+    box.closest("label").hidden = all.length === 0;
+    box.checked = all.length > 0 && picked.length === all.length;
+    box.indeterminate = picked.length > 0 && picked.length < all.length;
   }
   const said = $("[data-selected]", list);
   const words = `${picked.length} of ${all.length} selected`;

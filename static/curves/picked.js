@@ -94,6 +94,26 @@ function say() {
     words.textContent = picked.size
       ? `${picked.size} ${picked.size === 1 ? "run" : "runs"} selected; their curves are below.`
       : "Select runs to see their curves together.";
+  const all = $("[data-all-runs]", place);
+  if (!all) return;
+  all.textContent = picked.size ? "Clear selection" : "Select all";
+  all.hidden = !picked.size && boxes().length === 0;
+}
+
+function boxes() {
+  return $$("input[name=id]", place);
+}
+
+// Selects the runs of this page, as many as can be drawn together, or nothing where some are selected.
+function toggleAll() {
+  const all = picked.size ? [] : boxes().slice(0, MOST);
+  picked.clear();
+  for (const { value } of all) picked.add(value);
+  for (const box of boxes()) box.checked = picked.has(box.value);
+  if (boxes().length > MOST && all.length)
+    announce(`The first ${MOST} runs are selected: no more can be drawn together.`);
+  history.replaceState(history.state, "", address(query()));
+  drawPicked();
 }
 
 function drawPicked() {
@@ -140,6 +160,7 @@ function enhance() {
     load(query());
   });
   place.addEventListener("click", (event) => {
+    if (event.target.closest("[data-all-runs]")) return toggleAll();
     const link = event.target.closest("a[data-key], a.pin");
     if (!link || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
@@ -172,7 +193,7 @@ function enhance() {
       if (!here.has(id)) target.append(element("input", { type: "hidden", name: "id", value: id }));
   });
   // The browser may have kept ticks over a reload.
-  for (const box of $$("input[name=id]", place)) box.checked = picked.has(box.value);
+  for (const box of boxes()) box.checked = picked.has(box.value);
   drawPicked();
 }
 

@@ -90,6 +90,12 @@ test("rows are counted, and buttons say what they do with how many", async () =>
   await page.getByLabel("Select alpha").check();
   await list.getByText("1 of 4 selected").waitFor();
   assert.ok(await all.evaluate((box) => box.indeterminate), "some are");
+  const wide = page.viewportSize();
+  await page.setViewportSize({ width: 375, height: 800 });
+  await page.getByLabel("Select all", { exact: true }).check();
+  await list.getByText("4 of 4 selected").waitFor();
+  await page.getByLabel("Select all", { exact: true }).uncheck();
+  await page.setViewportSize(wide);
   await all.check();
   await list.getByText("4 of 4 selected").waitFor();
   await page.getByLabel("Select beta").uncheck();

@@ -144,6 +144,11 @@ test("rows are filtered, ordered by two columns, grouped and compared in their p
   assert.equal(await page.locator(".groups tbody tr").count(), 3);
   assert.equal(await page.locator(".groups .band").count(), 15);
 
+  await page.getByRole("button", { name: "Select all" }).click();
+  await page.getByText(/^\d\d runs selected/).waitFor();
+  assert.equal(await page.locator("input[name=id]:not(:checked)").count(), 0);
+  await page.getByRole("button", { name: "Clear selection" }).click();
+  await page.getByText("Select runs to see their curves together.").waitFor();
   for (const name of ["run-094", "run-084", "run-003"])
     await page.getByRole("checkbox", { name: `Select ${name}` }).check();
   const chart = page.locator('figure[data-chart="val/loss"]');
