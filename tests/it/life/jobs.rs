@@ -74,7 +74,8 @@ async fn every_end_of_a_job_has_its_reason() {
     admin.allow(&house, &person, json!({ "jobs": -1, "pending": -1 })).await;
 
     // What it prints, where it runs, as whom, and what it is told.
-    let script = "#!/bin/bash\r\necho \"$(id -un) in $(pwd) with $SEED, $0\"\r\necho to errors >&2\r\nexit 3\r\n";
+    let script = "#!/bin/bash\r\necho \"$(id -un) in $(pwd) with $SEED, $0\"\r\necho to errors >&2\r\n\
+                  echo 0.1 >$LYCEUM_LOG_DIRECTORY/loss\r\nexit 3\r\n";
     let id = submit(&house, &person, json!({ "name": "three", "script": script, "variables": { "SEED": "7" } })).await;
     let three = ended(&house, &person, &id, "exited").await;
     assert_eq!((&three["exit_code"], &three["signal"]), (&json!(3), &json!(null)), "{three}");
@@ -118,6 +119,9 @@ async fn every_end_of_a_job_has_its_reason() {
     let me = person.get(&house, "/me").await;
     assert_eq!((&me["usage"]["jobs"], &me["usage"]["sessions"]), (&json!(0), &json!(0)), "{me}");
     assert_eq!(person.get(&house, "/sessions").await["items"], json!([]), "jobs are no sessions");
+    let folders: Vec<_> = fs::read_dir(format!("{home}/runs")).unwrap().map(|one| one.unwrap().path()).collect();
+    assert_eq!(folders.len(), 1, "what stays empty goes: {folders:?}");
+    assert_eq!(fs::read_to_string(folders[0].join("loss")).unwrap(), "0.1\n");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::{
     fs, io,
     os::unix::fs::{FileTypeExt, PermissionsExt},
     path::Path,
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -22,7 +23,7 @@ use super::{
     inside::{self, Inside},
     limits::Watch,
     log::Log,
-    login_environment, login_shell, modules, node, own_program,
+    log_directory, login_environment, login_shell, modules, node, own_program,
     probe::{self, Answer},
     record, script, server,
     signals::Signals,
@@ -57,6 +58,8 @@ struct Parts<'a> {
     status: &'a Status,
     log: &'a Log,
     terminals: Option<&'a Terminals>,
+    /// What was made for the logs of a job.
+    logs: &'a OnceLock<log_directory::Made>,
 }
 
 /// Runs the workload until its end. Never returns while a process of it lives.
@@ -99,7 +102,9 @@ pub(super) async fn live(launch: &AgentLaunch, gpu_reader: OpenGpuReader) -> Exi
     }
     gpus::follow(launch, gpu_reader, &status);
     let mut output = None;
-    let parts = Parts { launch, reaper: &reaper, status: &status, log: &log, terminals: terminals.as_ref() };
+    let logs = OnceLock::new();
+    let parts =
+        Parts { launch, reaper: &reaper, status: &status, log: &log, terminals: terminals.as_ref(), logs: &logs };
     let end = until_end(&parts, &mut signals, asked, &mut output).await;
     status.enter(Phase::Ending, "ending all processes");
     if let Some(terminals) = &terminals {
@@ -111,6 +116,9 @@ pub(super) async fn live(launch: &AgentLaunch, gpu_reader: OpenGpuReader) -> Exi
         let streams = &launch.app.start.streams;
         let has_files = streams.output.is_some() || streams.error.is_some();
         let _ = timeout(if has_files { FILES_TIME } else { Duration::from_secs(2) }, output).await;
+    }
+    if let Some(made) = logs.get() {
+        made.remove_empty();
     }
     if launch.app.container.is_some() || !launch.app.kernels.is_empty() {
         inside::clean(launch.session);
@@ -146,9 +154,10 @@ fn is_well(end: &End) -> bool {
 }
 
 async fn work(parts: &Parts<'_>, signals: &mut Signals, output: &mut Option<oneshot::Receiver<()>>) -> End {
-    let Parts { launch, reaper, status, log, terminals } = *parts;
-    if let Err(sentence) = prepare(launch, status, log).await {
-        return End::LaunchFailed(sentence, None);
+    let Parts { launch, reaper, status, log, terminals, logs } = *parts;
+    match prepare(launch, status, log).await {
+        Ok(made) => _ = logs.set(made),
+        Err(sentence) => return End::LaunchFailed(sentence, None),
     }
     if let Err(sentence) = enterable(&launch.app.working_directory) {
         return End::LaunchFailed(sentence, None);
@@ -209,14 +218,25 @@ async fn surround(parts: &Parts<'_>) -> Result<(AppLaunch, Option<Inside>), Stri
     Ok((app, None))
 }
 
-async fn prepare(launch: &AgentLaunch, status: &Status, log: &Log) -> Result<(), String> {
+async fn prepare(launch: &AgentLaunch, status: &Status, log: &Log) -> Result<log_directory::Made, String> {
     status.step("preparing the home directory");
     let (setup, session, notes) = (launch.home.clone(), launch.session, log.clone());
     let home = setup.home.display().to_string();
+    let environment = launch.app.environment.clone();
     // A thread of its own, so that a hanging file server cannot keep us from hearing SIGTERM.
-    let prepared = tokio::task::spawn_blocking(move || home::prepare(&setup, session, &notes));
+    let prepared = tokio::task::spawn_blocking(move || {
+        home::prepare(&setup, session, &notes)?;
+        Ok(log_directory::make(&environment))
+    });
     match timeout(HOME_TIME, prepared).await {
-        Ok(Ok(prepared)) => prepared,
+        Ok(Ok(Ok(Ok(logs)))) => Ok(logs),
+        // A program that writes nothing there can do without.
+        Ok(Ok(Ok(Err(sentence)))) => {
+            log.note(&sentence);
+            status.note(sentence);
+            Ok(log_directory::Made::default())
+        }
+        Ok(Ok(Err(sentence))) => Err(sentence),
         Ok(Err(_)) => Err(format!("the home directory {home} could not be prepared (internal error)")),
         Err(_) => {
             Err(format!("the home directory {home} does not respond: the file server may be down, try again later"))

@@ -16,6 +16,7 @@ mod inside;
 mod life;
 mod limits;
 mod log;
+mod log_directory;
 mod login_environment;
 mod login_shell;
 mod modules;
