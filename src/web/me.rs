@@ -17,7 +17,11 @@ use super::{
     login::ClientAddress,
     quotas::{self, Effective},
 };
-use crate::model::{Timestamp, quota::Usage};
+use crate::{
+    auth::Credential,
+    db::tokens::Token,
+    model::{Timestamp, quota::Usage},
+};
 
 /// The user who sends the request.
 #[derive(Serialize, ToSchema)]
@@ -35,6 +39,8 @@ pub(super) struct Me {
     source: String,
     /// The scopes of the token that was used: null for a login, empty for a token without restrictions.
     scopes: Option<Vec<String>>,
+    /// The token that was used: null for a login.
+    token: Option<UsedToken>,
     /// The effective limits, by field.
     quota: BTreeMap<String, Effective>,
     /// The current usage.
@@ -45,6 +51,23 @@ pub(super) struct Me {
     last_seen_at: Option<Timestamp>,
 }
 
+/// The token that a request was sent with.
+#[derive(Serialize, ToSchema)]
+pub(super) struct UsedToken {
+    #[schema(format = "uuid")]
+    id: String,
+    name: String,
+    /// Programs can warn before this moment, or rotate the token.
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Timestamp,
+}
+
+impl From<Token> for UsedToken {
+    fn from(token: Token) -> Self {
+        Self { id: token.id.to_string(), name: token.name, expires_at: token.expires_at }
+    }
+}
+
 /// Returns the user who sends the request, with quota and usage.
 #[utoipa::path(
     get, path = "/me", tag = "me",
@@ -53,6 +76,10 @@ pub(super) struct Me {
 pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> Result<Answer<Me>> {
     let standing = portal.sessions.standing(user.id()).await?;
     let who = user.user.clone();
+    let token = match &user.credential {
+        Credential::Token { id, .. } => portal.db.find_token_by_id(*id).await?.map(UsedToken::from),
+        Credential::Login { .. } => None,
+    };
     Ok(Answer(Me {
         id: who.id.to_string(),
         name: who.name.to_string(),
@@ -62,6 +89,7 @@ pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> 
         manages: who.manages,
         source: who.source,
         scopes: user.scopes().map(<[String]>::to_vec),
+        token,
         quota: quotas::effective(&standing),
         usage: standing.usage,
         created_at: who.created_at,

@@ -13,17 +13,25 @@ use serde::Deserialize;
 use super::{
     Portal,
     claim::Claimed,
+    columns,
     error::{Error, Result},
     extract::{CurrentUser, Form, Id, Query},
     identity,
     login::ClientAddress,
+    notifications, packages,
     page::{Nav, Page, Theme},
     paging::Part,
     registry_credentials,
+    routes::Pages,
     views::{self, FieldError, InvitationRow, Moment, OwnGroup, ScopeChoice, Settings, TokenRow, source_word},
 };
 use crate::{
-    auth::{Principal, scopes::Scope, store::ends_at, tokens::NewToken},
+    auth::{
+        Principal,
+        scopes::{self, Scope},
+        store::ends_at,
+        tokens::NewToken,
+    },
     db::tokens::Token,
     model::{Timestamp, TokenId},
 };
@@ -40,7 +48,27 @@ pub(super) struct PageParams {
 /// How many tokens, and how many groups, a page shows.
 pub(super) const SHOWN: usize = 50;
 
-pub(super) async fn page(
+/// Adds the pages to those that are there.
+pub(super) fn pages(others: Pages) -> Pages {
+    others
+        .and(&scopes::ACCOUNT)
+        .get("/settings", page)
+        .get("/settings/packages", packages::page)
+        .post("/settings/packages/{name}/reset", packages::reset_by_form)
+        .post("/settings/password", change_password)
+        .post("/settings/tokens", make_token)
+        .post("/settings/tokens/{id}/rotate", rotate_token)
+        .post("/settings/tokens/{id}/revoke", revoke_token)
+        .post("/settings/sign-out-everywhere", sign_out_everywhere)
+        .post("/settings/registry-credentials", registry_credentials::save_by_form)
+        .post("/settings/registry-credentials/{registry}/remove", registry_credentials::remove_by_form)
+        .post("/settings/notifications", notifications::save)
+        .post("/settings/notifications/test", notifications::save_test)
+        .post("/settings/theme", set_theme)
+        .post("/settings/columns", columns::choose)
+}
+
+async fn page(
     State(portal): State<Arc<Portal>>,
     user: CurrentUser,
     Query(visit): Query<PageParams>,
@@ -67,7 +95,7 @@ fn notice(done: &str) -> Option<&'static str> {
     })
 }
 
-pub(super) async fn change_password(
+async fn change_password(
     State(portal): State<Arc<Portal>>,
     user: CurrentUser,
     ClientAddress(from): ClientAddress,
@@ -85,7 +113,7 @@ pub(super) async fn change_password(
     }
 }
 
-pub(super) async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentUser, form: Form) -> Result<Response> {
+async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentUser, form: Form) -> Result<Response> {
     let chosen: Vec<String> = form.all("scopes").map(str::to_owned).collect();
     let seconds = match form.get("expires") {
         "" => Ok(None),
@@ -101,12 +129,7 @@ pub(super) async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentU
         }
     };
     match outcome {
-        Ok((token, secret)) => {
-            // No redirect: the secret is in no address and in no memory of ours.
-            let mut view = view(&portal, &user, &PageParams::default()).await?;
-            view.new_token = Some(views::NewToken { name: token.name, secret });
-            Ok(Page(view).into_response())
-        }
+        Ok((token, secret)) => with_secret(&portal, &user, token, secret).await,
         Err(error) => {
             again(&portal, &user, error, |view| {
                 view.token_name = form.get("name").chars().take(200).collect();
@@ -119,11 +142,19 @@ pub(super) async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentU
     }
 }
 
-pub(super) async fn revoke_token(
-    State(portal): State<Arc<Portal>>,
-    user: CurrentUser,
-    Id(id): Id<TokenId>,
-) -> Result<Response> {
+/// Shows the secret of a token. No redirect: it is in no address and in no memory of ours.
+async fn with_secret(portal: &Portal, user: &CurrentUser, token: Token, secret: String) -> Result<Response> {
+    let mut view = view(portal, user, &PageParams::default()).await?;
+    view.new_token = Some(views::NewToken { name: token.name, secret });
+    Ok(Page(view).into_response())
+}
+
+async fn rotate_token(State(portal): State<Arc<Portal>>, user: CurrentUser, Id(id): Id<TokenId>) -> Result<Response> {
+    let (token, secret) = portal.access.rotate_token(&user, id).await?.ok_or_else(Error::not_found)?;
+    with_secret(&portal, &user, token, secret).await
+}
+
+async fn revoke_token(State(portal): State<Arc<Portal>>, user: CurrentUser, Id(id): Id<TokenId>) -> Result<Response> {
     if portal.access.revoke_token(&user, id).await? {
         Ok(Redirect::to("/settings?done=revoked").into_response())
     } else {
@@ -131,7 +162,7 @@ pub(super) async fn revoke_token(
     }
 }
 
-pub(super) async fn sign_out_everywhere(
+async fn sign_out_everywhere(
     State(portal): State<Arc<Portal>>,
     claimed: Claimed,
     user: CurrentUser,
@@ -141,7 +172,7 @@ pub(super) async fn sign_out_everywhere(
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(claimed.after_sign_out(&portal))).into_response())
 }
 
-pub(super) async fn set_theme(State(portal): State<Arc<Portal>>, user: CurrentUser, form: Form) -> Result<Response> {
+async fn set_theme(State(portal): State<Arc<Portal>>, user: CurrentUser, form: Form) -> Result<Response> {
     portal.db.set_theme(user.id(), Theme::parse(form.get("theme")).as_str()).await?;
     portal.access.forget();
     Ok(Redirect::to("/settings?done=theme").into_response())

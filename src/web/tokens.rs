@@ -65,7 +65,7 @@ pub(super) struct TokenRequest {
     #[schema(min_length = 1, max_length = 64)]
     name: String,
     /// `read`, `sessions`, `sessions:connect`, `jobs`, `files:read`, `files`, `admin:quotas`, `admin:users`,
-    /// `admin:audit`, `admin:site`. If omitted or empty, the token may do everything that its owner may do.
+    /// `admin:audit`, `admin:site`, `metrics`, `token:rotate`. If omitted or empty, the token may do everything that its owner may do.
     #[serde(default)]
     scopes: Vec<String>,
     /// Defaults to 30 days. The maximum is 366 days.
@@ -137,4 +137,28 @@ pub(super) async fn revoke(
     Id(id): Id<TokenId>,
 ) -> Result<Response> {
     if portal.access.revoke_token(&user, id).await? { Ok(NoContent.into_response()) } else { Err(Error::not_found()) }
+}
+
+/// Replaces the secret of a token.
+///
+/// The token keeps its id, name and scopes, and expires after the same time as before, counted from now. The old secret is
+/// rejected from now on. Only this response contains the new one. A token with scopes can rotate only itself, with the scope
+/// `token:rotate`; its id is in `GET /me`.
+#[utoipa::path(
+    post, path = "/tokens/{id}/rotate", tag = "tokens",
+    params(("id" = String, Path, description = "The id of the token")),
+    responses(
+        (status = 200, description = "Rotated", body = MadeToken),
+        (status = 401, description = "Not signed in", body = Problem),
+        (status = 403, description = "No proof of origin, or another token with scopes", body = Problem),
+        (status = 404, description = "You have no token with this id", body = Problem),
+    )
+)]
+pub(super) async fn rotate(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+    Id(id): Id<TokenId>,
+) -> Result<axum::Json<MadeToken>> {
+    let (token, secret) = portal.access.rotate_token(&user, id).await?.ok_or_else(Error::not_found)?;
+    Ok(axum::Json(MadeToken { token: token.into(), secret }))
 }

@@ -2,7 +2,7 @@
 //! it, one's own sessions over the API, and readers of its output that have seen enough.
 
 use std::{
-    fs::DirBuilder,
+    fs::{self, DirBuilder},
     io::pipe,
     os::unix::fs::DirBuilderExt,
     path::PathBuf,
@@ -374,4 +374,53 @@ fn who_reads_no_further_ends_a_command_quietly() {
     drop(reader);
     let status = place.command("admin user disable bob").stderr(writer).status().unwrap();
     assert_eq!(status.code(), Some(1), "nobody hears why, and it is no crash");
+}
+
+#[tokio::test]
+async fn tokens_are_rotated_in_a_shell() {
+    let portal = TestPortal::start().await;
+    portal.add_user("ada", Role::User).await;
+    let ada = portal.sign_in("ada").await;
+    let made: Value = ada.post("/api/v1/tokens", &json!({ "name": "shell" })).await.json().await.unwrap();
+    let first = made["secret"].as_str().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("secret"), first).unwrap();
+    let run = async |words: &str, input: bool| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_lyceum"));
+        command.args(words.split(' ')).env_clear().env("HOME", home.path());
+        if input {
+            command.stdin(fs::File::open(home.path().join("secret")).unwrap());
+        }
+        let Output { status, stdout, stderr } = command.output().await.unwrap();
+        (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    };
+    let told = async |words: &str| {
+        let (code, said, complaint) = run(words, false).await;
+        assert!(code == Some(0) && complaint.is_empty(), "{words}: {complaint}");
+        said
+    };
+    let login = run(&format!("login {} --name here", portal.url), true).await;
+    assert_eq!(login.0, Some(0), "{login:?}");
+
+    let secret = told("token create ci --scope jobs --scope token:rotate --expires 2d").await;
+    let ci = portal.bearer(secret.trim());
+    assert_eq!(ci.get("/api/v1/jobs").await.status(), 200);
+    let list = told("token list").await;
+    assert!(
+        list.contains("jobs token:rotate") && list.contains("everything") && !list.contains(secret.trim()),
+        "{list}"
+    );
+
+    // The token of the context is replaced in its file, and not printed.
+    let said = told("token rotate").await;
+    assert!(said.starts_with("the token of context `here` has a new secret; it expires ") && !said.contains("lyc_"));
+    assert_eq!(portal.bearer(first).get("/api/v1/me").await.status(), 401, "the old secret");
+    let again = told("token rotate ci").await;
+    assert_eq!(ci.get("/api/v1/jobs").await.status(), 401);
+    assert_eq!(portal.bearer(again.trim()).get("/api/v1/jobs").await.status(), 200);
+    told("token revoke ci").await;
+    assert_eq!(portal.bearer(again.trim()).get("/api/v1/jobs").await.status(), 401);
+    let (code, _, complaint) = run("token revoke ci shell", false).await;
+    assert!(code == Some(1) && complaint.contains("ci: ") && complaint.contains("1 of 2 failed"), "{complaint}");
+    assert_eq!(run("token list", false).await.0, Some(77), "it revoked itself");
 }

@@ -108,6 +108,17 @@ impl Connection {
         }
     }
 
+    /// Where the token that [`Self::open`] takes is kept, in a file that can be written; `None` for `LYCEUM_TOKEN`.
+    pub(super) fn secret_place(&self, named: Option<&str>) -> Result<Option<SecretPlace<'_>>> {
+        if named.is_none() && (self.url.is_some() || self.token.is_some()) {
+            return Ok(None);
+        }
+        let all = self.read()?;
+        self.write(&all)?;
+        let name = named.unwrap_or(&all.current).to_owned();
+        Ok(Some(SecretPlace { connection: self, all, name }))
+    }
+
     fn file(&self) -> Result<&Path> {
         let home = || Error::Usage("no home directory: set HOME or XDG_CONFIG_HOME".to_owned());
         self.contexts.as_deref().ok_or_else(home)
@@ -142,6 +153,27 @@ impl Connection {
             Ok(())
         };
         kept().map_err(|error| unusable(file, &error))
+    }
+}
+
+/// The context whose token a command uses, for a new secret of it.
+pub(super) struct SecretPlace<'a> {
+    connection: &'a Connection,
+    all: Contexts,
+    name: String,
+}
+
+impl SecretPlace<'_> {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes the new secret into the file.
+    pub(super) fn keep(mut self, secret: &str) -> Result<()> {
+        if let Some(context) = self.all.contexts.get_mut(&self.name) {
+            secret.clone_into(&mut context.token);
+        }
+        self.connection.write(&self.all)
     }
 }
 

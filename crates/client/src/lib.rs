@@ -21,6 +21,7 @@ mod selection;
 mod site;
 mod sweeps;
 mod table;
+mod tokens;
 mod usage;
 mod wait;
 
@@ -49,6 +50,7 @@ pub use runs::RunArguments;
 use selection::{STOPPABLE, Selected, SessionTargets, select};
 pub use site::{ApplyArguments, DiffArguments, ExportArguments};
 pub use sweeps::SweepArguments;
+pub use tokens::TokenArguments;
 pub use usage::UsageArguments;
 
 /// How often `--wait` asks.
@@ -196,6 +198,9 @@ pub enum Command {
     Quota(QuotaArguments),
     /// Show the usage of GPUs and cores
     Usage(UsageArguments),
+    /// List, create, rotate and revoke your API tokens
+    #[command(visible_alias = "tokens")]
+    Token(TokenArguments),
     /// Make users, groups, members, limits and announcements what a file declares
     Apply(ApplyArguments),
     /// Show what `lyceum apply` would change
@@ -230,6 +235,7 @@ impl Command {
             Self::Image(arguments) => arguments.parts(),
             Self::Usage(UsageArguments { output, columns, .. }) => (output, Some(columns)),
             Self::Context(arguments) => arguments.parts(),
+            Self::Token(arguments) => arguments.parts(),
             Self::Quota(QuotaArguments { output })
             | Self::Apply(ApplyArguments { output, .. })
             | Self::Diff(DiffArguments { output, .. })
@@ -295,6 +301,7 @@ async fn ask(
         Command::Api(arguments) => raw::run(&open()?, &arguments, input, out).await,
         Command::Login(arguments) => contexts::login(connection, &arguments, input, out).await,
         Command::Context(arguments) => contexts::manage(connection, &arguments, out),
+        Command::Token(arguments) => tokens::run(connection, arguments, out).await,
     }
 }
 

@@ -59,6 +59,7 @@ pub const ACTIONS: &[&str] = &[
     "sign_out.everywhere",
     "password.change",
     "token.make",
+    "token.rotate",
     "token.revoke",
     "session.start",
     "session.extend",

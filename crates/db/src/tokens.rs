@@ -120,6 +120,32 @@ impl Db {
         Ok(removed > 0)
     }
 
+    /// Replaces the secret of a user's token, which then lives as long as it was made for, and returns it; `None` where there
+    /// is none.
+    pub async fn rotate_token(
+        &self,
+        user: UserId,
+        id: TokenId,
+        secret_hash: &str,
+        entry: &Entry<'_>,
+    ) -> Result<Option<Token>> {
+        let (user, id) = (user.to_string(), id.to_string());
+        let sql = format!(
+            "UPDATE tokens SET secret_hash = $3, expires_at = $4 + expires_at - created_at, created_at = $4, last_used_at = NULL
+             WHERE id = $1 AND user_id = $2 RETURNING {COLUMNS}"
+        );
+        let row: Option<Row> = transaction!(self, tx => {
+            let row = query_as(sqlx::AssertSqlSafe(sql.as_str())).bind(&id).bind(&user).bind(secret_hash).bind(entry.at.0)
+                .fetch_optional(&mut *tx).await?;
+            if row.is_some() {
+                query(RAISE_GENERATION).execute(&mut *tx).await?;
+                append_audit(&mut *tx, entry).await?;
+            }
+            row
+        });
+        row.map(Row::token).transpose()
+    }
+
     /// Notes that a token was used, and its user seen.
     pub async fn touch_token(&self, id: TokenId, at: Timestamp) -> Result<()> {
         let id = id.to_string();

@@ -109,7 +109,17 @@ async fn what_ends_access_raises_the_generation() {
         db.add_token(&token, "hash", None, &NOTED).await.unwrap();
         assert_eq!(raised().await, 0);
         assert!(!db.remove_token(other, token.id, &NOTED).await.unwrap(), "somebody else's");
+        assert_eq!(db.rotate_token(other, token.id, "theirs", &NOTED).await.unwrap(), None, "somebody else's");
         raised().await;
+        let rotated = db.rotate_token(user, token.id, "another", &NOTED).await.unwrap().unwrap();
+        assert_eq!((raised().await, &rotated.name, rotated.last_used_at), (1, &token.name, None));
+        assert_eq!(rotated.created_at, NOTED.at);
+        assert_eq!(
+            rotated.expires_at.seconds_since(rotated.created_at),
+            token.expires_at.seconds_since(token.created_at)
+        );
+        assert_eq!(db.find_token("hash").await.unwrap(), None);
+        assert_eq!(db.find_token("another").await.unwrap(), Some(rotated));
         assert!(db.remove_token(user, token.id, &NOTED).await.unwrap());
         assert_eq!(raised().await, 1);
         assert!(!db.remove_token(user, token.id, &NOTED).await.unwrap());

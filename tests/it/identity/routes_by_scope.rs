@@ -115,6 +115,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "POST /settings/password",
             "POST /settings/tokens",
             "POST /settings/tokens/{id}/revoke",
+            "POST /settings/tokens/{id}/rotate",
             "POST /settings/sign-out-everywhere",
             "POST /settings/theme",
             "POST /settings/columns",
@@ -275,6 +276,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
         ],
     ),
     ("metrics", &["GET /metrics"]),
+    ("token:rotate", &["POST /api/v1/tokens/{id}/rotate"]),
     (
         "read sessions jobs admin:site",
         &[

@@ -141,6 +141,46 @@ async fn scopes_take_away() {
 }
 
 #[tokio::test]
+async fn a_token_with_another_secret_lives_as_long_as_before() {
+    let portal = TestPortal::start().await;
+    portal.add_user("alice", Role::User).await;
+    let alice = portal.sign_in("alice").await;
+    let make = async |scopes: &[&str]| -> Value {
+        let request = json!({ "name": "ci", "scopes": scopes, "expires_in_seconds": 100 });
+        alice.post("/api/v1/tokens", &request).await.json().await.unwrap()
+    };
+    let (made, other, plain) = (make(&["jobs", "token:rotate"]).await, make(&[]).await, make(&["jobs"]).await);
+    let address = |token: &Value| format!("/api/v1/tokens/{}/rotate", token["id"].as_str().unwrap());
+    let ci = portal.bearer(made["secret"].as_str().unwrap());
+    portal.clock.advance(90);
+    let me: Value = ci.get("/api/v1/me").await.json().await.unwrap();
+    assert_eq!(me["token"], json!({ "id": made["id"], "name": "ci", "expires_at": made["expires_at"] }));
+    assert_eq!(alice.get("/api/v1/me").await.json::<Value>().await.unwrap()["token"], Value::Null);
+
+    let nothing = json!({});
+    assert_eq!(ci.post(&address(&other), &nothing).await.status(), 403, "it can rotate only itself");
+    let jobs_alone = portal.bearer(plain["secret"].as_str().unwrap());
+    assert_eq!(jobs_alone.post(&address(&plain), &nothing).await.status(), 403, "its scopes do not allow it");
+    let rotated: Value = ci.post(&address(&made), &nothing).await.json().await.unwrap();
+    assert_eq!((&rotated["id"], &rotated["scopes"]), (&made["id"], &made["scopes"]));
+    assert_eq!(ci.get("/api/v1/me").await.status(), 401, "the old secret is worth nothing");
+    let again = portal.bearer(rotated["secret"].as_str().unwrap());
+    portal.clock.advance(99);
+    assert_eq!(again.get("/api/v1/me").await.status(), 200);
+    portal.clock.advance(1);
+    assert_eq!(again.get("/api/v1/me").await.status(), 401, "for as long as it was made for");
+
+    // Its owner may rotate any of theirs, and nobody else's.
+    portal.add_user("bob", Role::User).await;
+    let bob = portal.sign_in("bob").await;
+    assert_eq!(bob.post(&address(&made), &nothing).await.status(), 404);
+    let page = alice.post_form(&format!("/settings/tokens/{}/rotate", made["id"].as_str().unwrap()), &[]).await;
+    let page = page.text().await.unwrap();
+    let secret = page.split("id=\"token-secret\">").nth(1).unwrap().split('<').next().unwrap();
+    assert_eq!(portal.bearer(secret).get("/api/v1/me").await.status(), 200);
+}
+
+#[tokio::test]
 async fn a_repeated_request_makes_one_token() {
     let portal = TestPortal::start().await;
     portal.add_user("alice", Role::User).await;

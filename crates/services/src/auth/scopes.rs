@@ -18,14 +18,16 @@ pub enum Scope {
     AdminAudit,
     AdminSite,
     Metrics,
+    TokenRotate,
 }
 
 use Scope::{
     AdminAudit, AdminQuotas, AdminSite, AdminUsers, Files, FilesRead, Jobs, Metrics, Read, Sessions, SessionsConnect,
+    TokenRotate,
 };
 
 impl Scope {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Read,
         Sessions,
         SessionsConnect,
@@ -37,6 +39,7 @@ impl Scope {
         AdminAudit,
         AdminSite,
         Metrics,
+        TokenRotate,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -52,6 +55,7 @@ impl Scope {
             AdminAudit => "admin:audit",
             AdminSite => "admin:site",
             Metrics => "metrics",
+            TokenRotate => "token:rotate",
         }
     }
 
@@ -75,6 +79,7 @@ impl Scope {
                  administrator."
             }
             Metrics => "Read /metrics for Prometheus, as an administrator.",
+            TokenRotate => "Replace the secret of this token, for as long as it was made for.",
         }
     }
 }
@@ -107,6 +112,8 @@ pub const OWN_ACCOUNT: RequiredScopes = RequiredScopes { look: &Scope::ALL, chan
 pub const PUBLIC: RequiredScopes = RequiredScopes { look: &Scope::ALL, change: &Scope::ALL };
 /// Passwords, tokens, settings: what a token could become more by.
 pub const ACCOUNT: RequiredScopes = RequiredScopes { look: &[Read], change: &[] };
+/// Replaces a secret: that of the token itself, where it has scopes.
+pub const ROTATION: RequiredScopes = RequiredScopes { look: &[], change: &[TokenRotate] };
 /// Forms, and pages about other people.
 pub const UNSCOPED: RequiredScopes = RequiredScopes { look: &[], change: &[] };
 /// Addresses of webhooks are among them, which are secrets.

@@ -2,7 +2,7 @@
 //! that is repeated with its Idempotency-Key is told the same secret again, because then the
 //! secret is derived from the key and ours, instead of drawn.
 
-use super::{Access, Error, Principal, Result, scopes::Scope, secrets};
+use super::{Access, Credential, Error, Principal, Result, scopes::Scope, secrets};
 use lyceum_db::{
     self as db,
     audit::{ChangedBy, Entry},
@@ -79,6 +79,29 @@ impl Access {
             self.poll().await?;
         }
         Ok(removed)
+    }
+
+    /// Replaces the secret of one's own token, which then lives as long as it was made for; `None` when there is none of this
+    /// id. The old secret is worth nothing from now on.
+    ///
+    /// # Errors
+    ///
+    /// A token with scopes may do this to itself alone.
+    pub async fn rotate_token(&self, principal: &Principal, id: TokenId) -> Result<Option<(Token, String)>> {
+        if let Credential::Token { id: own, scopes } = &principal.credential
+            && !scopes.is_empty()
+            && *own != id
+        {
+            return Err(Error::NotAllowed("a token with scopes can rotate only itself"));
+        }
+        let secret = format!("{PREFIX}{}", secrets::random());
+        let (at, actor, subject) = (self.clock.now(), principal.user.name.as_str(), id.to_string());
+        let entry = Entry { at, actor, action: "token.rotate", subject: &subject, detail: "" };
+        let Some(token) = self.db.rotate_token(principal.id(), id, &secrets::hash(&secret), &entry).await? else {
+            return Ok(None);
+        };
+        self.poll().await?;
+        Ok(Some((token, secret)))
     }
 
     /// The answer to a repeated request: the secret is the same if the body is.
