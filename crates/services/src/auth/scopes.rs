@@ -79,7 +79,7 @@ impl Scope {
                  administrator."
             }
             Metrics => "Read /metrics for Prometheus, as an administrator.",
-            TokenRotate => "Replace the secret of this token, for as long as it was made for.",
+            TokenRotate => "Rotate this token: replace its secret by one that lives as long.",
         }
     }
 }
