@@ -6,7 +6,7 @@ use super::{
     admit::{Cause, NewAttempt, NewSession, Verdict},
     audit::{Entry, append_audit},
     counted_groups,
-    jobs::{ADD_DEPENDENCY, ADD_JOB, NEXT_ATTEMPT},
+    jobs::{ADD_DEPENDENCY, ADD_JOB, ADD_TAG, NEXT_ATTEMPT},
     search::fold,
     sessions::ADD_EVENT,
     sweeps::RELEASE,
@@ -150,8 +150,12 @@ async fn insert_job(
         .bind(task.retries)
         .bind(&ids.sweep)
         .bind(place.map(|(_, index)| index))
+        .bind(Json::write(&task.tags))
         .execute()
         .await?;
+    for tag in &task.tags {
+        tx.query(ADD_TAG).bind(tag).bind(owner).bind(&ids.job).execute().await?;
+    }
     for after in &task.after {
         tx.query(ADD_DEPENDENCY)
             .bind(&ids.job)

@@ -50,6 +50,9 @@ pub struct Task {
     /// The numbers of the array that it is one of.
     #[serde(default)]
     pub array: Option<Array>,
+    /// Its tags at the beginning; those that it has now are the job's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 /// How the program of a job is started, and where its output goes besides the job's log.

@@ -435,6 +435,7 @@ mod tests {
             start: crate::job::Start::default(),
             requeue: false,
             array: None,
+            tags: Vec::new(),
         };
         let spec = super::super::session::example(super::super::SessionState::Queued).spec;
         let plan = Plan { task, spec, metric: None, tasks: Vec::new() };

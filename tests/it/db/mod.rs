@@ -325,6 +325,7 @@ pub fn task(work: JobProgram) -> Task {
         start: lyceum::model::job::Start::default(),
         requeue: false,
         array: None,
+        tags: Vec::new(),
     }
 }
 

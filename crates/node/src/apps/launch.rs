@@ -449,6 +449,7 @@ pub(super) mod tests {
             start: lyceum_model::job::Start::default(),
             requeue: false,
             array: None,
+            tags: Vec::new(),
         };
         let batch = Batch { attempt: Attempt { job: lyceum_model::JobId::new(), number: 2 }, task: &task };
         let logs = Some(Path::new("/home/ada/runs/x"));

@@ -83,6 +83,9 @@ pub struct JobRequest {
     /// Only for `POST /jobs`: an array job with one job for each index of `0-9%3`. It is created as a sweep, and the
     /// response is its first job.
     pub array: Option<String>,
+    /// At most 20 tags, each of at most 32 letters, digits, spaces and `- _ . : / +`. All jobs of an array get them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
 }
 
 /// A change of a job. Omitted fields are not changed.
@@ -175,6 +178,7 @@ impl JobRequest {
             // Those have ended, or are another plan's.
             after: None,
             array: None,
+            tags: None,
             log_directory: spec.log_directory.clone().filter(|folder| !job.is_usual_log_directory(folder)),
         }
     }
@@ -212,6 +216,7 @@ impl JobRequest {
             retry_wait_seconds: other.retry_wait_seconds.or(self.retry_wait_seconds),
             after: other.after.or(self.after),
             array: other.array,
+            tags: other.tags,
         }
     }
 
@@ -271,6 +276,7 @@ impl JobRequest {
             fault("array", "not_available", "creates many jobs: submit it with `POST /jobs` or `POST /sweeps`");
         }
         let after = check_after(self.after.unwrap_or_default(), &mut fault);
+        let tags = check_tags(self.tags.unwrap_or_default(), &mut fault);
         // One that is wrong is told together with the rest.
         let named = self.name.filter(|name| !name.trim().is_empty());
         if let Some(Err(problem)) = named.as_deref().map(parse_name) {
@@ -294,7 +300,10 @@ impl JobRequest {
             options: Options { log_directory: self.log_directory, ..Options::default() },
         };
         let (requeue, array, part) = (has_requeue, None, None);
-        Ok((Task { work, variables, retries, retry_wait_seconds, after, part, shape, start, requeue, array }, like))
+        Ok((
+            Task { work, variables, retries, retry_wait_seconds, after, part, shape, start, requeue, array, tags },
+            like,
+        ))
     }
 }
 
