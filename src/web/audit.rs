@@ -1,5 +1,5 @@
 //! `/admin/audit`, for administrators: the audit log as a page, over REST, and as a table for a
-//! spreadsheet, by the same filters. Rows are never changed here.
+//! spreadsheet, by the same filters; and forwards from a number on, for a collector. Rows are never changed here.
 
 use std::sync::Arc;
 
@@ -21,7 +21,10 @@ use super::{
     views::{self, AuditFilter, AuditLine, AuditPage, Moment},
 };
 use crate::{
-    db::audit::{Audit, Filter},
+    db::{
+        self,
+        audit::{Audit, Filter},
+    },
     model::{SessionId, Timestamp},
 };
 
@@ -83,6 +86,10 @@ pub struct AuditQuery {
     /// Only entries before this time.
     #[param(value_type = Option<String>, format = DateTime)]
     to: Option<Timestamp>,
+    /// Only entries with a higher number, in the order of their numbers: a collector sends the number of the last entry
+    /// that it has, or 0. Filters cannot be combined with it.
+    #[param(minimum = 0)]
+    after: Option<i64>,
 }
 
 /// Where a page ends: the last row's moment and number.
@@ -103,13 +110,13 @@ impl std::str::FromStr for AuditCursor {
     }
 }
 
-/// Returns the audit log, latest entry first.
+/// Returns the audit log, latest entry first; with `after`, oldest entry first.
 ///
-/// With `Accept: text/csv`, returns all matching entries as a table.
+/// With `Accept: text/csv` or `application/x-ndjson`, returns all matching entries as a table or as lines of JSON.
 #[utoipa::path(
     get, path = "/audit", tag = "audit", params(AuditQuery),
     responses(
-        (status = 200, content((Listed<AuditRow> = "application/json"), (String = "text/csv"))),
+        (status = 200, content((Listed<AuditRow> = "application/json"), (String = "text/csv"), (String = "application/x-ndjson"))),
         (status = 401, description = "Not signed in", body = Problem),
         (status = 403, description = "Not an administrator", body = Problem),
         (status = 422, description = "A parameter is invalid", body = Problem),
@@ -121,22 +128,86 @@ pub async fn list(
     Query(parameters): Query<AuditQuery>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let AuditQuery { limit, cursor, actor, action, subject, address, from, to } = parameters;
+    check_after(&parameters)?;
+    let AuditQuery { limit, cursor, actor, action, subject, address, from, to, after } = parameters;
     let paging = Paging::new(limit, cursor);
     let limit = paging.limit()?;
-    let before = paging.after::<AuditCursor>()?.map(|AuditCursor(at, number)| (at, number));
-    let filter = Filter { actor, action, subject, address, from, to, before, limit: limit + 1 };
+    let last = paging.after::<AuditCursor>()?.map(|AuditCursor(at, number)| (at, number));
+    let place = match after {
+        Some(after) => Place::After(last.map_or(after, |(_, number)| number.max(after))),
+        None => Place::Before(Filter { actor, action, subject, address, from, to, before: last, limit: 0 }),
+    };
     if wants_csv(&headers) {
-        return Ok(table(portal, filter));
+        return Ok(table(portal, place));
     }
-    let rows = portal.db.find_audit(&filter).await?.into_iter().map(AuditRow::from).collect();
+    if wants(&headers, NDJSON) {
+        let lines = csv::lines(portal, String::new(), place, async |portal, place| {
+            let (rows, next) = place.read(&portal, STEP).await?;
+            let line = |row| serde_json::to_string(&AuditRow::from(row)).map(|line| line + "\n");
+            Ok((rows.into_iter().map(line).collect::<Result<String, _>>()?, next))
+        });
+        return Ok(([(header::CONTENT_TYPE, NDJSON)], lines).into_response());
+    }
+    let rows = place.read(&portal, limit + 1).await?.0.into_iter().map(AuditRow::from).collect();
     Ok(Answer(Listed::new(rows, limit, |row| AuditCursor(row.at, row.number))).into_response())
+}
+
+/// Lines of JSON.
+const NDJSON: &str = "application/x-ndjson";
+
+/// A collector that left entries out could not check the chain of hashes.
+fn check_after(asked: &AuditQuery) -> Result<()> {
+    let Some(after) = asked.after else { return Ok(()) };
+    let texts = [&asked.actor, &asked.action, &asked.subject, &asked.address].map(|text| !text.is_empty());
+    let given = texts.into_iter().chain([asked.from.is_some(), asked.to.is_some()]);
+    let names = ["actor", "action", "subject", "address", "from", "to"];
+    let message = "Cannot be combined with `after`.";
+    let mut faults: Vec<FieldError> = names
+        .into_iter()
+        .zip(given)
+        .filter(|(_, is_given)| *is_given)
+        .map(|(name, _)| FieldError::new(name, "ambiguous", message))
+        .collect();
+    if after < 0 {
+        faults.push(FieldError::new("after", "out_of_range", "Must be 0 or higher."));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(Error::invalid(faults)) }
+}
+
+/// Where reading goes on: backwards from the latest row, or forwards after a number.
+enum Place {
+    Before(Filter),
+    After(i64),
+}
+
+impl Place {
+    /// Returns at most so many rows, and the place after them.
+    async fn read(self, portal: &Portal, limit: i64) -> Result<(Vec<Audit>, Option<Self>), db::Error> {
+        match self {
+            Self::Before(filter) => {
+                let filter = Filter { limit, ..filter };
+                let rows = portal.db.find_audit(&filter).await?;
+                let next =
+                    rows.last().map(|last| Self::Before(Filter { before: Some((last.at, last.number)), ..filter }));
+                Ok((rows, next))
+            }
+            Self::After(number) => {
+                let rows = portal.db.audit_after(number, limit).await?;
+                let next = rows.last().map(|last| Self::After(last.number));
+                Ok((rows, next))
+            }
+        }
+    }
 }
 
 /// Whether a table is wanted rather than JSON.
 pub(super) fn wants_csv(headers: &HeaderMap) -> bool {
+    wants(headers, "text/csv")
+}
+
+fn wants(headers: &HeaderMap, kind: &str) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    accept.split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/csv"))
+    accept.split([',', ';']).any(|accepted| accepted.trim().eq_ignore_ascii_case(kind))
 }
 
 /// What the page's form asks for. Days are whole and in UTC.
@@ -191,7 +262,7 @@ pub(super) async fn download(
     Query(visit): Query<PageParams>,
 ) -> Result<Response> {
     let filter = visit.filter()?;
-    Ok(table(portal, filter))
+    Ok(table(portal, Place::Before(filter)))
 }
 
 impl PageParams {
@@ -243,12 +314,10 @@ fn line(row: Audit, now: Timestamp) -> AuditLine {
 
 const COLUMNS: [&str; 9] = ["number", "at", "actor", "action", "subject", "detail", "address", "request_id", "hash"];
 
-/// Streams all rows of a filter.
-fn table(portal: Arc<Portal>, filter: Filter) -> Response {
-    let first = Filter { limit: STEP, ..filter };
-    csv::download(portal, "audit", csv::line(COLUMNS), first, async |portal, filter| {
-        let rows = portal.db.find_audit(&filter).await?;
-        let next = rows.last().map(|last| Filter { before: Some((last.at, last.number)), ..filter });
+/// Streams all rows from a place on.
+fn table(portal: Arc<Portal>, first: Place) -> Response {
+    csv::download(portal, "audit", csv::line(COLUMNS), first, async |portal, place| {
+        let (rows, next) = place.read(&portal, STEP).await?;
         let lines = rows.iter().map(|row| {
             let (number, at) = (row.number.to_string(), row.at.to_string());
             let (who, what) = ([&row.actor, &row.action, &row.subject], [&row.detail, &row.address]);

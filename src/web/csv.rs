@@ -22,8 +22,22 @@ const FORMULA: [char; 12] = ['=', '+', '-', '@', '\t', '\r', '\n', '|', '＝', '
 /// requests that are answered at once.
 static TURNS: Semaphore = Semaphore::const_new(2);
 
-/// Answers with a table as a file, streamed: `page` returns the lines of the page at a place, and the place of the next.
+/// Answers with a table as a file, streamed as [`lines`] are.
 pub(super) fn download<P, F, Page>(portal: Arc<Portal>, name: &str, head: String, first: P, page: F) -> Response
+where
+    P: Send + 'static,
+    F: Fn(Arc<Portal>, P) -> Page + Send + 'static,
+    Page: Future<Output = Result<(String, Option<P>), BoxError>> + Send,
+{
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}.csv\"")),
+    ];
+    (headers, lines(portal, head, first, page)).into_response()
+}
+
+/// Streams lines: `page` returns those of the page at a place, and the place of the next.
+pub(super) fn lines<P, F, Page>(portal: Arc<Portal>, head: String, first: P, page: F) -> Body
 where
     P: Send + 'static,
     F: Fn(Arc<Portal>, P) -> Page + Send + 'static,
@@ -43,11 +57,7 @@ where
             Err(err) => (Err(err), (portal, page, None, String::new())),
         })
     });
-    let headers = [
-        (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
-        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}.csv\"")),
-    ];
-    (headers, Body::from_stream(pages)).into_response()
+    Body::from_stream(pages)
 }
 
 /// One line, with its end.

@@ -185,6 +185,8 @@ async fn filters_pages_and_cursors() {
         ("cursor=x", "cursor"),
         ("from=yesterday", "from"),
         ("nonsense=1", "nonsense"),
+        ("after=-1", "after"),
+        ("after=1&actor=a", "actor"),
     ] {
         let answer = chief.get(&format!("/api/v1/audit?{query}")).await;
         assert_eq!(answer.status(), 422, "{query}");
@@ -195,7 +197,7 @@ async fn filters_pages_and_cursors() {
     let document: Value = portal.anybody().get("/api/v1/openapi.json").await.json().await.unwrap();
     let told = document["paths"]["/api/v1/audit"]["get"]["parameters"].as_array().unwrap().iter();
     let told: Vec<&str> = told.map(|parameter| parameter["name"].as_str().unwrap()).collect();
-    assert_eq!(told, ["limit", "cursor", "actor", "action", "subject", "address", "from", "to"]);
+    assert_eq!(told, ["limit", "cursor", "actor", "action", "subject", "address", "from", "to", "after"]);
 
     let page = browser.visit("/admin/audit?actor=a&action=x").await.text().await.unwrap();
     assert!(page.contains("<bdi>6</bdi>") && page.contains("<bdi>0</bdi>") && !page.contains("<bdi>3</bdi>"), "{page}");
@@ -242,4 +244,24 @@ async fn tables_are_whole_and_inert() {
         chief.request("GET", "/api/v1/audit?action=x&limit=5").header("accept", "text/csv").send().await.unwrap();
     assert_eq!(by_api.text().await.unwrap(), text, "a table is whole, whatever the limit of pages");
     assert_eq!(chief.get("/admin/audit/table?from=never").await.status(), 422);
+
+    // Forwards, for a collector that knows the last number it has: all of it as lines, or page by page.
+    let lines = async |after: i64| -> Vec<Value> {
+        let path = format!("/api/v1/audit?after={after}");
+        let answer = chief.request("GET", &path).header("accept", "application/x-ndjson").send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "application/x-ndjson");
+        answer.text().await.unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let all = lines(0).await;
+    let numbers: Vec<i64> = all.iter().map(|row| row["number"].as_i64().unwrap()).collect();
+    assert_eq!(numbers, (1..=i64::try_from(all.len()).unwrap()).collect::<Vec<_>>());
+    assert!(all.len() > 1100, "{}", all.len());
+    assert_eq!(lines(1099).await, all[1099..]);
+    assert!(lines(1_000_000).await.is_empty());
+    let page =
+        async |query: &str| -> Value { chief.get(&format!("/api/v1/audit?{query}")).await.json().await.unwrap() };
+    let first = page("after=7&limit=2").await;
+    assert_eq!(first["items"].as_array().unwrap(), &all[7..9]);
+    let second = page(&format!("after=7&limit=2&cursor={}", first["next_cursor"].as_str().unwrap())).await;
+    assert_eq!(second["items"].as_array().unwrap(), &all[9..11]);
 }
