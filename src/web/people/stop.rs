@@ -2,11 +2,11 @@
 //! who may end each of it. Sweeps come first, so that none submits another task meanwhile. What cannot be stopped is
 //! reported, and the rest is stopped nevertheless.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, future::Future, sync::Arc};
 
 use axum::extract::{Path, State};
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::groups::group;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     web::{
         Portal,
         error::{Accepted, Error, Problem, Result},
-        extract::Operator,
+        extract::{Operator, Query},
     },
 };
 
@@ -29,7 +29,7 @@ pub struct StoppedItem {
     id: String,
     owner: String,
     name: String,
-    /// Whether it is being stopped.
+    /// Whether it is being stopped; false in a dry run.
     stopped: bool,
     /// The reason why it was not stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,10 +43,34 @@ pub struct StoppedGroup {
     items: Vec<StoppedItem>,
     /// The number of workloads that could not be stopped.
     failed: usize,
+    #[serde(skip)]
+    is_dry_run: bool,
+}
+
+/// Whether workloads are stopped, or only listed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct StopParameters {
+    /// List what would be stopped, and stop nothing.
+    #[param(required = false)]
+    dry_run: bool,
 }
 
 impl StoppedGroup {
-    fn add(&mut self, kind: &'static str, id: String, (owner, name): (&str, &str), outcome: Result<()>) {
+    async fn add(
+        &mut self,
+        kind: &'static str,
+        id: String,
+        (owner, name): (&str, &str),
+        stop: impl Future<Output = Result<()>>,
+    ) {
+        if self.is_dry_run {
+            let (owner, name) = (owner.to_owned(), name.to_owned());
+            self.items.push(StoppedItem { kind, id, owner, name, stopped: false, error: None });
+            return;
+        }
+        let outcome = stop.await;
         let error = outcome.err().map(|error| match error.detail() {
             "" => error.kind().title().to_owned(),
             detail => detail.to_owned(),
@@ -61,8 +85,10 @@ impl StoppedGroup {
 }
 
 /// Stops all sessions, jobs and sweeps of the members of a group, including queued ones.
+///
+/// With `dry_run`, lists them.
 #[utoipa::path(post, path = "/groups/{group}/stop", tag = "groups",
-    params(("group" = String, Path, description = "Id or name")),
+    params(("group" = String, Path, description = "Id or name"), StopParameters),
     responses((status = 202, body = StoppedGroup, description = "The result for each workload"),
         (status = 403, description = "Not an administrator or operator", body = Problem),
         (status = 404, description = "Not found", body = Problem)))]
@@ -70,17 +96,17 @@ pub async fn stop(
     Operator(operator): Operator,
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
+    Query(StopParameters { dry_run }): Query<StopParameters>,
 ) -> Result<Accepted<StoppedGroup>> {
     let found = group(&portal, &operator, &name).await?;
     let members = portal.db.group_members(found.group.id, None, i64::MAX).await?;
     let members: BTreeSet<UserId> = members.into_iter().map(|member| member.id).collect();
     let actor = Actor { user: &operator.user };
-    let mut told = StoppedGroup { items: Vec::new(), failed: 0 };
+    let mut told = StoppedGroup { items: Vec::new(), failed: 0, is_dry_run: dry_run };
     for sweep in portal.db.open_sweeps().await?.into_iter().filter(|sweep| members.contains(&sweep.owner)) {
         if sweep.state != SweepState::Stopping {
-            let outcome = portal.sweeps.stop(actor, sweep.id).await;
-            let outcome = outcome.map(drop).map_err(Error::from);
-            told.add("sweep", sweep.id.to_string(), (&sweep.owner_name, &sweep.name), outcome);
+            let stop = async { portal.sweeps.stop(actor, sweep.id).await.map(drop).map_err(Error::from) };
+            told.add("sweep", sweep.id.to_string(), (&sweep.owner_name, &sweep.name), stop).await;
         }
     }
     let mut jobs: BTreeSet<JobId> = BTreeSet::new();
@@ -88,9 +114,8 @@ pub async fn stop(
     let waiting = portal.db.jobs_to_retry().await?;
     for job in waiting.into_iter().filter(|job| members.contains(&job.owner) && job.is_to_be_retried()) {
         jobs.insert(job.id);
-        let outcome = portal.jobs.cancel(actor, job.id).await;
-        let outcome = outcome.map(drop).map_err(Error::from);
-        told.add("job", job.id.to_string(), (&job.latest.owner_name, &job.name), outcome);
+        let stop = async { portal.jobs.cancel(actor, job.id).await.map(drop).map_err(Error::from) };
+        told.add("job", job.id.to_string(), (&job.latest.owner_name, &job.name), stop).await;
     }
     let live = portal.db.live_sessions().await?;
     for workload in live.into_iter().filter(|workload| members.contains(&workload.owner)) {
@@ -98,14 +123,17 @@ pub async fn stop(
         match workload.job {
             Some(attempt) if !jobs.insert(attempt.job) => {}
             Some(attempt) => {
-                let outcome = portal.jobs.cancel(actor, attempt.job).await;
-                told.add("job", attempt.job.to_string(), who, outcome.map(drop).map_err(Error::from));
+                let stop = async { portal.jobs.cancel(actor, attempt.job).await.map(drop).map_err(Error::from) };
+                told.add("job", attempt.job.to_string(), who, stop).await;
             }
             None => {
-                let outcome = portal.sessions.stop(actor, workload.id).await;
-                told.add("session", workload.id.to_string(), who, outcome.map(drop).map_err(Error::from));
+                let stop = async { portal.sessions.stop(actor, workload.id).await.map(drop).map_err(Error::from) };
+                told.add("session", workload.id.to_string(), who, stop).await;
             }
         }
+    }
+    if dry_run {
+        return Ok(Accepted(told));
     }
     let stopped = told.items.len() - told.failed;
     tracing::info!(
