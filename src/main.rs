@@ -100,7 +100,7 @@ enum Verb {
     Rehearse { word: Option<String> },
     /// Becomes a user and turns into a files agent, for the helper.
     #[command(hide = true)]
-    Files,
+    FilesAgent,
     /// Becomes a user and turns into a command of the batch system, for the helper.
     #[command(hide = true)]
     Batch,
@@ -180,7 +180,7 @@ fn main() -> ExitCode {
         Some("become") => return lyceum::helper::trampoline::run(),
         Some("errand") => return lyceum::helper::errand::run(),
         Some("rehearse") => return check::rehearse(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str)),
-        Some("files") => return lyceum::helper::files::run(),
+        Some("files-agent") => return lyceum::helper::files::run(),
         Some("batch") => return lyceum::helper::batch::run(),
         Some("as-user") => {
             return lyceum::helper::privilege_mode::run(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str));
@@ -288,7 +288,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Verb::Helper { .. }
         | Verb::Become
         | Verb::Errand
-        | Verb::Files
+        | Verb::FilesAgent
         | Verb::Batch
         | Verb::AsUser { .. }
         | Verb::Rehearse { .. }

@@ -1,7 +1,7 @@
 //! The verb `files`: an agent that reads and writes a user's files, at one end of a socket
 //! pair whose other end goes to the portal. The agent lives no longer than the portal's end:
 //! it hears of the end itself, and where it cannot (stopped, or stuck in a file system) it is
-//! killed. The step between, `lyceum files`, becomes the user and turns into the agent.
+//! killed. The step between, `lyceum files-agent`, becomes the user and turns into the agent.
 
 use std::{
     ffi::OsString,
@@ -85,7 +85,7 @@ impl FilesAgents {
         let spec = serde_json::to_vec(&spec)
             .map_err(|err| Error::Refused(format!("invalid specification of a files agent: {err}")))?;
         let child = way
-            .command(&config.own_binary, "files", identity)
+            .command(&config.own_binary, "files-agent", identity)
             .stdin(trampoline::memory_file("files-input", &[&spec])?)
             .stdout(Stdio::from(OwnedFd::from(theirs)))
             .stderr(Stdio::null())

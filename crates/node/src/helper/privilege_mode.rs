@@ -35,7 +35,7 @@ impl PrivilegeMode {
         }
     }
 
-    /// Our program, to begin as `identity` with one of the verbs `batch`, `errand` and `files`. Its environment is
+    /// Our program, to begin as `identity` with one of the verbs `batch`, `errand` and `files-agent`. Its environment is
     /// empty.
     pub fn command(&self, own_binary: &Path, verb: &str, identity: &Identity) -> Command {
         let mut command = match self {
@@ -68,8 +68,8 @@ pub fn run(verb: Option<&str>) -> ExitCode {
     match (allowed, verb) {
         (Ok(_), Some("batch")) => batch::run(),
         (Ok(_), Some("errand")) => errand::run(),
-        (Ok(_), Some("files")) => files::run(),
-        (Ok(_), _) => refuse("lyceum as-user: the verb must be batch, errand or files"),
+        (Ok(_), Some("files-agent")) => files::run(),
+        (Ok(_), _) => refuse("lyceum as-user: the verb must be batch, errand or files-agent"),
         (Err(err), _) => refuse(&format!("lyceum as-user: {}", err.sentence())),
     }
 }
