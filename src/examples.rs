@@ -55,7 +55,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("session list", &["session list --all", "session list --columns id,name,state,resources.gpus"]),
     ("session extend", &["session extend 4f09c2e7 2h"]),
     ("session keep", &["session keep 4f09c2e7 4h"]),
-    ("session stop", &["session stop 4f09c2e7", "session stop --app jupyter --owner '*' --dry-run"]),
+    (
+        "session stop",
+        &[
+            "session stop 4f09c2e7",
+            "session stop --app jupyter --owner '*' --dry-run",
+            "session stop --group vision --dry-run",
+        ],
+    ),
     ("session log", &["session log 4f09c2e7 --tail 50", "session log 4f09c2e7 --follow"]),
     ("session open", &["session open resnet"]),
     ("session wait", &["session wait 4f09c2e7 --timeout 5m", "session wait 4f09c2e7 --ended"]),
@@ -64,7 +71,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "job submit",
         &[
             "job submit --gpus 1 --time-limit 12h --name resnet -- python train.py --epochs 90",
-            "job submit --script train.sh --wait --timeout 2h",
+            "job submit --script train.sh --tag paper --wait --timeout 2h",
         ],
     ),
     ("job list", &["job list --state ended --tag paper", "job list --columns name,state,exit_code -o csv"]),
@@ -76,6 +83,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("job show", &["job show 4f09c2e7", "job show 4f09c2e7 --json"]),
     ("job resume", &["job resume 4f09c2e7"]),
     ("job clone", &["job clone 4f09c2e7 --env SEED=8 -- python train.py --epochs 120"]),
+    ("job artifacts", &["job artifacts 4f09c2e7", "job artifacts 4f09c2e7 --to results"]),
     ("job wait", &["job wait 4f09c2e7 --log --timeout 2h"]),
     ("job change", &["job change 4f09c2e7 --tag paper --star --notes 'warm-up was too *short*'"]),
     ("job delete", &["job delete 4f09c2e7", "job delete --group vision --dry-run"]),
@@ -103,6 +111,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("sweep resume", &["sweep resume 4f09c2e7"]),
     ("sweep stop", &["sweep stop 4f09c2e7", "sweep stop --owner ada --dry-run"]),
     ("sweep delete", &["sweep delete --state ended"]),
+    // Files.
+    ("files cp", &["files cp train.py data.csv lyceum:", "files cp -r lyceum:results/resnet ."]),
+    ("files ls", &["files ls", "files ls results --columns name,size_bytes"]),
     // Datasets and models.
     ("dataset list", &["dataset list --columns id,name,state,pictures"]),
     ("dataset show", &["dataset show flowers --json"]),
@@ -134,6 +145,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("image remove", &["image remove pytorch-26.10"]),
     ("quota", &["quota", "quota --json"]),
     ("usage", &["usage --by day --from 2030-01-01", "usage --by group --whose managed -o csv"]),
+    ("audit", &["audit", "audit --from 1201 --json > audit.jsonl"]),
     // A site as a file, requests and contexts.
     ("apply", &["apply -f site.yaml", "apply --schema > site.schema.json"]),
     ("diff", &["diff -f site.yaml --prune --exit-code"]),

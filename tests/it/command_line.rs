@@ -348,6 +348,19 @@ async fn ones_own_limits_groups_and_time_in_a_shell() {
     assert_eq!(line("light"), ["light", "1", "6", "default"]);
     let read: Value = serde_json::from_str(&shell.told("quota --json").await).unwrap();
     assert_eq!((&read["quota"]["light"]["limit"], &read["usage"]["light"]), (&json!(6), &json!(1)), "{read}");
+
+    // The audit log, for administrators alone: forwards from a number on, one line an entry.
+    assert_eq!(shell.run("audit --from 1").await.0, Some(77));
+    let made: Value = boss.post("/api/v1/tokens", &json!({ "name": "collector" })).await.json().await.unwrap();
+    let collector = Shell { url: portal.url.clone(), token: made["secret"].as_str().unwrap().to_owned() };
+    let lines = collector.told("audit --from 3 --json").await;
+    let numbers = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["number"].as_i64().unwrap());
+    let numbers: Vec<i64> = numbers.collect();
+    let count = i64::try_from(db.audit_after(0, 500).await.unwrap().len()).unwrap();
+    assert_eq!(numbers, (3..=count).collect::<Vec<_>>());
+    assert_eq!(collector.told(&format!("audit --from {}", count + 1)).await, "");
+    let latest = collector.told("audit").await;
+    assert!(latest.lines().last().unwrap().starts_with(&count.to_string()), "{latest}");
 }
 
 #[test]

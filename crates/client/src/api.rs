@@ -104,6 +104,12 @@ pub enum Error {
     Differs(String),
     #[error("{0}")]
     TimedOut(String),
+    /// A file of this machine.
+    #[error("cannot {deed} {path}: {error}")]
+    Local { deed: &'static str, path: String, error: std::io::Error },
+    /// One of the files is not copied, for this reason.
+    #[error("{0}")]
+    NotCopied(String),
     #[error("there is no context `{0}`; `lyceum context list` lists them")]
     NoContext(String),
     #[error("cannot write the result: {0}")]
@@ -111,6 +117,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub fn local(deed: &'static str, path: &std::path::Path, error: std::io::Error) -> Self {
+        Self::Local { deed, path: super::table::harmless(&path.display().to_string()), error }
+    }
+
     /// The status that the command exits with (docs/api.md).
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -122,11 +132,17 @@ impl Error {
                 _ => REFUSED,
             },
             Self::NoSuchId { .. } | Self::NobodysId { .. } | Self::NoSuchName { .. } | Self::NoContext(_) => NOT_FOUND,
-            Self::Ambiguous { .. } => REFUSED,
+            Self::Local { error, .. } if error.kind() == std::io::ErrorKind::NotFound => NOT_FOUND,
+            Self::Ambiguous { .. } | Self::NotCopied(_) => REFUSED,
             Self::Unreachable { .. } => UNREACHABLE,
             Self::TimedOut(_) => TIMED_OUT,
             Self::Program { code, .. } => *code,
-            Self::Strange(_) | Self::Several { .. } | Self::Ended(_) | Self::Differs(_) | Self::Output(_) => 1,
+            Self::Strange(_)
+            | Self::Several { .. }
+            | Self::Ended(_)
+            | Self::Differs(_)
+            | Self::Local { .. }
+            | Self::Output(_) => 1,
         }
     }
 
@@ -342,7 +358,7 @@ impl Api {
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
-        body: Option<String>,
+        body: Option<reqwest::Body>,
     ) -> Result<Response> {
         let mut request = self.request(method, path);
         for (name, value) in headers {

@@ -98,7 +98,7 @@ pub(super) async fn run(api: &Api, command: DatasetCommand, json: bool, out: &mu
             post(api, &targets, &["failed", "cancelled"], "build", json, out).await
         }
         DatasetCommand::Delete { targets, files, .. } => {
-            let ids = match select(api, DATASETS, &targets, &["ready", "failed", "cancelled"]).await? {
+            let ids = match select(api, DATASETS, &targets, &["ready", "failed", "cancelled"], json).await? {
                 Selected::Act(ids) => ids,
                 Selected::List(items) => return list(&json!({ "items": items }), json, out),
             };
@@ -115,7 +115,7 @@ async fn post(
     json: bool,
     out: &mut (dyn Write + Send),
 ) -> Result<()> {
-    match select(api, DATASETS, targets, states).await? {
+    match select(api, DATASETS, targets, states, json).await? {
         Selected::List(items) => list(&json!({ "items": items }), json, out),
         Selected::Act(ids) => {
             super::each(&ids, async |id| {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{
     List, Size, SlurmChoice,
     api::{Api, Error, JOBS, Job, Result},
-    duration, line,
+    duration, files, line,
     log::{self, LogArguments},
     manage::{self, Change},
     output::{Columns, Output},
@@ -82,6 +82,14 @@ pub enum JobCommand {
         #[command(flatten)]
         with: Box<Submit>,
     },
+    /// List the files that a job of yours has written into its log directory, or copy them to this machine
+    Artifacts {
+        /// The id, its beginning or its end, or the name
+        id: String,
+        /// Copy them into this folder of this machine, which is created if needed
+        #[arg(long, value_name = "FOLDER")]
+        to: Option<PathBuf>,
+    },
     /// Wait until jobs have ended, and exit with the exit code of the program
     Wait(WaitArguments),
     /// Change the name, notes, tags, star or visibility of jobs
@@ -145,6 +153,9 @@ pub struct Submit {
     /// Submit an array, one job for each number, such as 0-9 or 0-9%3; the number is in `LYCEUM_ARRAY_INDEX`
     #[arg(long)]
     pub array: Option<String>,
+    /// A tag; can be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
     /// Wait until it ends, and exit with its exit code
     #[arg(long)]
     pub wait: bool,
@@ -227,10 +238,11 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
         JobCommand::Unpause { everybody } => {
             queue(out, json, &api.post("/jobs/queue/resume", &json!({ "everybody": everybody })).await?)
         }
-        JobCommand::Cancel(targets) => match select(api, JOBS, &targets, STOPPABLE).await? {
+        JobCommand::Cancel(targets) => match select(api, JOBS, &targets, STOPPABLE, json).await? {
             Selected::Act(ids) => manage::each(api, &ids, "cancel", json, out).await,
             Selected::List(items) => show_all(&items, json, out),
         },
+        JobCommand::Artifacts { id, to } => files::artifacts::run(api, &id, to.as_deref(), json, out).await,
         JobCommand::Open { id } => manage::open(api, &id, json, out).await,
         JobCommand::Wait(WaitArguments { ids, log, limit }) => {
             super::each(&ids, async |id| {
@@ -244,7 +256,7 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
         JobCommand::Resume { ids } => manage::each(api, &ids, "resume", json, out).await,
         JobCommand::Clone { id, with } => manage::copy(api, &id, &with, json, out).await,
         JobCommand::Change(change) => manage::change(api, &change, json, out).await,
-        JobCommand::Delete(targets) => match select(api, JOBS, &targets, &["ended"]).await? {
+        JobCommand::Delete(targets) => match select(api, JOBS, &targets, &["ended"], json).await? {
             Selected::Act(ids) => super::delete(api, JOBS, &ids, "", json, out).await,
             Selected::List(items) => show_all(&items, json, out),
         },
@@ -296,6 +308,7 @@ pub(super) fn body(submit: &Submit) -> Result<Value> {
     put("time_limit_seconds", submit.time_limit.map(Value::from));
     put("retries", submit.retries.map(Value::from));
     put("retry_wait_seconds", submit.retry_wait.map(Value::from));
+    put("tags", (!submit.tags.is_empty()).then(|| json!(submit.tags)));
     put("variables", (!variables.is_empty()).then_some(Value::Object(variables)));
     Ok(Value::Object(body))
 }

@@ -4,9 +4,11 @@
 //! `api` asks, `table` draws, `output` converts, `wait` waits.
 
 mod api;
+mod audit;
 mod contexts;
 mod datasets;
 mod diagnose;
+mod files;
 mod gpus;
 mod images;
 mod jobs;
@@ -16,6 +18,7 @@ mod models;
 mod output;
 mod quota;
 mod raw;
+mod resources;
 mod runs;
 mod selection;
 mod site;
@@ -36,16 +39,19 @@ use serde_json::{Map, Value, json};
 
 pub use api::{Api, Error};
 use api::{Collection, Result, SESSIONS, Session};
+pub use audit::AuditArguments;
 pub use contexts::{Connection, ContextArguments, LoginArguments};
 pub use datasets::DatasetCommand;
+pub use files::FilesArguments;
 pub use gpus::GpuArguments;
 pub use images::ImageArguments;
 pub use jobs::JobArguments;
-use lyceum_model::{Clock, SessionState, SlurmOptions, size::parse_size, time::parse_duration};
+use lyceum_model::{Clock, SessionState, time::parse_duration};
 pub use models::ModelArguments;
 pub use output::{Columns, Format, Output};
 pub use quota::QuotaArguments;
 pub use raw::ApiArguments;
+pub use resources::{Size, SlurmChoice};
 pub use runs::RunArguments;
 use selection::{STOPPABLE, Selected, SessionTargets, select};
 pub use site::{ApplyArguments, DiffArguments, ExportArguments};
@@ -179,6 +185,9 @@ pub enum Command {
     /// List, add, show, print and remove runs
     #[command(visible_alias = "runs")]
     Run(RunArguments),
+    /// Copy and list your files on the portal's machine
+    #[command(visible_alias = "file")]
+    Files(FilesArguments),
     /// List, show, wait for and delete models
     #[command(visible_alias = "models")]
     Model(ModelArguments),
@@ -201,6 +210,8 @@ pub enum Command {
     /// List, create, rotate and revoke your API tokens
     #[command(visible_alias = "tokens")]
     Token(TokenArguments),
+    /// Print the audit log (administrators)
+    Audit(AuditArguments),
     /// Make users, groups, members, limits and announcements what a file declares
     Apply(ApplyArguments),
     /// Show what `lyceum apply` would change
@@ -231,6 +242,7 @@ impl Command {
                 _ => (output, None),
             },
             Self::Dataset(command) => command.parts(),
+            Self::Files(arguments) => arguments.parts(),
             Self::Gpu(arguments) => arguments.parts(),
             Self::Image(arguments) => arguments.parts(),
             Self::Usage(UsageArguments { output, columns, .. }) => (output, Some(columns)),
@@ -240,6 +252,7 @@ impl Command {
             | Self::Apply(ApplyArguments { output, .. })
             | Self::Diff(DiffArguments { output, .. })
             | Self::Export(ExportArguments { output })
+            | Self::Audit(AuditArguments { output, .. })
             | Self::Api(ApiArguments { output, .. })
             | Self::Login(LoginArguments { output, .. }) => (output, None),
         }
@@ -290,11 +303,13 @@ async fn ask(
         Command::Run(arguments) => runs::run(&open()?, arguments, out).await,
         Command::Model(arguments) => models::run(&open()?, arguments, out).await,
         Command::Dataset(command) => datasets::run(&open()?, command, json, out).await,
+        Command::Files(arguments) => files::run(&open()?, arguments, out).await,
         Command::Sweep(arguments) => sweeps::run(&open()?, arguments, out).await,
         Command::Gpu(arguments) => gpus::run(&open()?, &arguments, out).await,
         Command::Image(arguments) => images::run(&open()?, arguments, out).await,
         Command::Quota(arguments) => quota::run(&open()?, &arguments, out).await,
         Command::Usage(arguments) => usage::run(&open()?, &arguments, out).await,
+        Command::Audit(arguments) => audit::run(&open()?, &arguments, out).await,
         Command::Apply(arguments) => site::apply(&open()?, &arguments, input, out).await,
         Command::Diff(arguments) => site::diff(&open()?, &arguments, input, out).await,
         Command::Export(arguments) => site::export(&open()?, &arguments, out).await,
@@ -338,9 +353,11 @@ async fn run_session(api: &Api, arguments: SessionArguments, out: &mut (dyn Writ
         }
         SessionCommand::Extend { id, time } => prolong(api, "extend", &id, time, json, out).await,
         SessionCommand::Keep { id, time } => prolong(api, "keep", &id, time, json, out).await,
-        SessionCommand::Stop(SessionTargets { group: Some(group), .. }) => stop_group(api, &group, json, out).await,
+        SessionCommand::Stop(SessionTargets { group: Some(group), targets, .. }) => {
+            stop_group(api, &group, targets.dry_run, json, out).await
+        }
         SessionCommand::Stop(targets) => {
-            let ids = match select(api, SESSIONS, &targets, STOPPABLE).await? {
+            let ids = match select(api, SESSIONS, &targets, STOPPABLE, json).await? {
                 Selected::Act(ids) => ids,
                 Selected::List(items) => return show_sessions(&items, json, out),
             };
@@ -383,22 +400,23 @@ fn show_sessions(items: &[Value], json: bool, out: &mut (dyn Write + Send)) -> R
     Ok(write!(out, "{}", table::sessions(&sessions, Clock::System.now()))?)
 }
 
-/// Stops all that the people of a group run; an error where something of it could not be stopped.
-async fn stop_group(api: &Api, group: &str, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+/// Stops all that the people of a group run, or lists it; an error where something of it could not be stopped.
+async fn stop_group(api: &Api, group: &str, dry_run: bool, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
     let name: String = url::form_urlencoded::byte_serialize(group.as_bytes()).collect();
-    let told = api.post(&format!("/groups/{}/stop", name.replace('+', "%20")), &Value::Null).await?;
+    let query = if dry_run { "?dry_run=true" } else { "" };
+    let told = api.post(&format!("/groups/{}/stop{query}", name.replace('+', "%20")), &Value::Null).await?;
     let items = told["items"].as_array().cloned().unwrap_or_default();
     if json {
         line(out, &told.to_string())?;
     } else {
         for item in &items {
-            line(out, &table::stopped(item))?;
+            line(out, &table::stopped(item, dry_run))?;
         }
         if items.is_empty() {
             line(out, "no member of this group has anything running or pending")?;
         }
     }
-    match items.iter().filter(|item| item["stopped"] != true).count() {
+    match items.iter().filter(|item| !dry_run && item["stopped"] != true).count() {
         0 => Ok(()),
         failed => Err(Error::Several { failed, of: items.len() }),
     }
@@ -417,75 +435,6 @@ async fn prolong(
     let asked = seconds.map_or_else(|| json!({}), |seconds| json!({ "seconds": seconds }));
     let session = api.post(&format!("/sessions/{id}/{deed}"), &asked).await?;
     show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
-}
-
-/// How much a session or a job may use, by a name or in numbers.
-#[derive(Args, Debug)]
-pub struct Size {
-    /// A named size
-    #[arg(long, conflicts_with_all = ["gpus", "gpu_model", "cpus", "memory"])]
-    pub profile: Option<String>,
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
-    pub gpus: Option<i64>,
-    /// The model of GPU, as the cluster page spells it
-    #[arg(long)]
-    pub gpu_model: Option<String>,
-    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
-    pub cpus: Option<i64>,
-    /// Such as 4GiB; every unit is a power of 1024
-    #[arg(long, value_parser = size)]
-    pub memory: Option<i64>,
-}
-
-/// Where on a Slurm cluster something runs.
-#[derive(Args, Debug)]
-pub struct SlurmChoice {
-    /// The partition, on a Slurm cluster
-    #[arg(long)]
-    pub partition: Option<String>,
-    /// The account that Slurm charges
-    #[arg(long)]
-    pub account: Option<String>,
-    /// The quality of service of Slurm
-    #[arg(long)]
-    pub qos: Option<String>,
-    /// The reservation of Slurm
-    #[arg(long)]
-    pub reservation: Option<String>,
-    /// The features that each node must have, such as 'a100&nvlink'
-    #[arg(long)]
-    pub constraint: Option<String>,
-}
-
-impl SlurmChoice {
-    /// What was said, as the API's `slurm`.
-    fn options(&self) -> Option<Value> {
-        let options = SlurmOptions {
-            partition: self.partition.clone(),
-            account: self.account.clone(),
-            qos: self.qos.clone(),
-            reservation: self.reservation.clone(),
-            constraint: self.constraint.clone(),
-        };
-        let said: Map<String, Value> = options.chosen().map(|(name, value)| (name.to_owned(), json!(value))).collect();
-        (!said.is_empty()).then_some(Value::Object(said))
-    }
-}
-
-impl Size {
-    /// The numbers that were said, as the API's `resources`.
-    fn resources(&self) -> Option<Value> {
-        let said: Map<String, Value> = [
-            ("gpus", self.gpus.map(Value::from)),
-            ("gpu_model", self.gpu_model.clone().map(Value::from)),
-            ("cpus", self.cpus.map(Value::from)),
-            ("memory_bytes", self.memory.map(Value::from)),
-        ]
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-        .collect();
-        (!said.is_empty()).then_some(Value::Object(said))
-    }
 }
 
 /// The request of `session start`: only what was said, the rest is the portal's to choose.
@@ -576,12 +525,6 @@ fn show(out: &mut (dyn Write + Send), json: bool, value: &Value, say: impl Fn(&S
 
 fn line(out: &mut (dyn Write + Send), text: &str) -> Result<()> {
     Ok(writeln!(out, "{text}")?)
-}
-
-fn size(text: &str) -> std::result::Result<i64, String> {
-    parse_size(text)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "not a size; use a value like 512M, 4GiB or 1.5T".to_owned())
 }
 
 fn duration(text: &str) -> std::result::Result<i64, String> {

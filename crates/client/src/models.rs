@@ -62,7 +62,7 @@ pub(super) async fn run(api: &Api, arguments: ModelArguments, out: &mut (dyn Wri
             .await
         }
         ModelCommand::Delete { targets, files } => {
-            let ids = match select(api, MODELS, &targets, &["trained", "stopped", "failed"]).await? {
+            let ids = match select(api, MODELS, &targets, &["trained", "stopped", "failed"], json).await? {
                 Selected::Act(ids) => ids,
                 Selected::List(items) => return list(&json!({ "items": items }), json, out),
             };

@@ -65,7 +65,7 @@ pub(super) async fn run(
         };
         headers.push((name.trim(), value.trim()));
     }
-    let mut answer = api.raw(arguments.method.clone(), &path, &headers, body).await?;
+    let mut answer = api.raw(arguments.method.clone(), &path, &headers, body.map(Into::into)).await?;
     let mut last = b'\n';
     while let Some(part) = api.part(&mut answer).await? {
         last = part.last().copied().unwrap_or(last);

@@ -29,7 +29,7 @@ enum Verb {
 }
 
 /// Runs `lyceum ARGUMENTS`; the exit status, and what was printed or the error.
-async fn lyceum(connection: &Connection, arguments: &[&str], input: &str) -> (u8, String) {
+pub(super) async fn lyceum(connection: &Connection, arguments: &[&str], input: &str) -> (u8, String) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let line = match Line::try_parse_from([&["lyceum"], arguments].concat()) {
         Ok(line) => line,
@@ -48,7 +48,7 @@ async fn lyceum(connection: &Connection, arguments: &[&str], input: &str) -> (u8
     }
 }
 
-fn at(portal: &Portal) -> Connection {
+pub(super) fn at(portal: &Portal) -> Connection {
     Connection { url: Some(portal.url.clone()), token: Some("secret".to_owned()), contexts: None }
 }
 
@@ -173,7 +173,7 @@ async fn options_select_what_is_acted_on() {
     for wrong in [
         &["job", "cancel"][..],
         &["job", "cancel", ONE, "--tag", "x"],
-        &["session", "stop", "--group", "g", "--dry-run"],
+        &["session", "stop", "--group", "g", "--owner", "ada"],
         &["sweep", "stop", "--state", "asleep"],
         &["job", "list", "--columns", "id", "-o", "yaml"],
     ] {
@@ -272,4 +272,29 @@ async fn a_request_is_sent_as_it_is() {
     {
         assert_eq!(lyceum(&at(&portal), wrong, "").await.0, 2, "{wrong:?}");
     }
+}
+
+#[tokio::test]
+async fn the_audit_log_is_read_forwards() {
+    let entry = |number: i64| {
+        json!({ "number": number, "at": "2030-01-31T08:00:00Z", "actor": "bo\u{1b}[31mss\nx", "action": "a",
+        "subject": "s", "detail": "d" })
+    };
+    let portal = Portal::start(move |line| {
+        let (items, next) = if line.contains("cursor=more") {
+            (vec![entry(9)], None)
+        } else {
+            (vec![entry(7), entry(8)], Some("more"))
+        };
+        (200, json!({ "items": items, "next_cursor": next }))
+    });
+    let (status, printed) = lyceum(&at(&portal), &["audit", "--from", "7", "--json"], "").await;
+    let numbers = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["number"].clone());
+    assert_eq!((status, numbers.collect::<Vec<_>>()), (0, vec![json!(7), json!(8), json!(9)]));
+    assert!(portal.requests()[0].starts_with("GET /api/v1/audit?after=6&limit=500 "), "{}", portal.requests()[0]);
+    let (_, table) = lyceum(&at(&portal), &["audit", "--from", "1"], "").await;
+    assert_eq!(table.lines().next().unwrap(), "7  2030-01-31T08:00:00Z  bo[31mss x  a  s  d");
+    let (_, latest) = lyceum(&at(&portal), &["audit"], "").await;
+    assert!(latest.starts_with("8  ") && latest.lines().count() == 2, "the oldest first: {latest}");
+    assert_eq!(lyceum(&at(&portal), &["audit", "--from", "0"], "").await.0, 2);
 }

@@ -24,16 +24,16 @@ pub struct Targets {
     ids: Vec<String>,
     /// List what would be selected, and change nothing
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 /// Which sessions a command acts on.
 #[derive(Args, Debug)]
 pub struct SessionTargets {
     #[command(flatten)]
-    targets: Targets,
+    pub(super) targets: Targets,
     /// All sessions, jobs and sweeps of this group's members, running and pending (operators)
-    #[arg(long, conflicts_with_all = ["ids", "owner", "app", "state", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["ids", "owner", "app", "state"])]
     pub group: Option<String>,
     /// Sessions of this user, or * for all users (operators)
     #[arg(long)]
@@ -157,7 +157,13 @@ pub(super) enum Selected {
 }
 
 /// Returns what was selected. Without `--state`, options select what is in one of these states.
-pub(super) async fn select(api: &Api, of: Collection, asked: &impl Selects, states: &[&str]) -> Result<Selected> {
+pub(super) async fn select(
+    api: &Api,
+    of: Collection,
+    asked: &impl Selects,
+    states: &[&str],
+    json: bool,
+) -> Result<Selected> {
     let Selection { targets, query, state } = asked.selection();
     match (targets.ids.is_empty(), query.is_empty() && state.is_none()) {
         (true, true) => {
@@ -178,10 +184,12 @@ pub(super) async fn select(api: &Api, of: Collection, asked: &impl Selects, stat
         (true, false) => {}
     }
     let items = listed(api, of, &query, &state.map_or_else(|| states.to_vec(), |state| vec![state])).await?;
-    if items.is_empty() && !targets.dry_run {
+    if items.is_empty() {
         print_status(format_args!("nothing matches"));
     }
-    Ok(if targets.dry_run { Selected::List(items) } else { Selected::Act(items.iter().map(id_of).collect()) })
+    // The table of an empty list would say how to start something.
+    let is_list = targets.dry_run && (json || !items.is_empty());
+    Ok(if is_list { Selected::List(items) } else { Selected::Act(items.iter().map(id_of).collect()) })
 }
 
 /// All items in one of these states, newest first.

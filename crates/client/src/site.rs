@@ -161,7 +161,7 @@ impl File {
         let path = format!("/site/apply?dry_run={}&prune={prune}", version.is_none());
         let headers: Vec<(&str, &str)> = version.iter().map(|version| ("if-match", *version)).collect();
         let body = self.root.json().to_string();
-        let answer = match api.raw(Method::POST, &path, &headers, Some(body)).await {
+        let answer = match api.raw(Method::POST, &path, &headers, Some(body.into())).await {
             Ok(answer) => answer,
             Err(Error::Problem(mut problem)) => {
                 for fault in &mut problem.errors {

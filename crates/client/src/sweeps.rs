@@ -176,7 +176,7 @@ pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Wri
             .await;
         }
         SweepCommand::Delete(targets) => {
-            return match select(api, SWEEPS, &targets, &["ended"]).await? {
+            return match select(api, SWEEPS, &targets, &["ended"], json).await? {
                 Selected::Act(ids) => super::delete(api, SWEEPS, &ids, "", json, out).await,
                 Selected::List(items) => show_all(&items, json, out),
             };
@@ -188,7 +188,7 @@ pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Wri
         }
         SweepCommand::Pause { ids } => (ids, "pause"),
         SweepCommand::Resume { ids } => (ids, "resume"),
-        SweepCommand::Stop(targets) => match select(api, SWEEPS, &targets, &["running", "paused"]).await? {
+        SweepCommand::Stop(targets) => match select(api, SWEEPS, &targets, &["running", "paused"], json).await? {
             Selected::Act(ids) => (ids, "stop"),
             Selected::List(items) => return show_all(&items, json, out),
         },

@@ -305,10 +305,11 @@ pub fn usage(by: &str, answer: &UsageAnswer) -> String {
 }
 
 /// What became of something that was to be stopped with a group.
-pub fn stopped(item: &Value) -> String {
+pub fn stopped(item: &Value, dry_run: bool) -> String {
     let text = |key: &str| word(&item[key]).unwrap_or_default();
+    let stopped = if dry_run { "would be stopped" } else { "was stopped" };
     let outcome =
-        word(&item["error"]).map_or_else(|| "was stopped".to_owned(), |error| format!("could not be stopped: {error}"));
+        word(&item["error"]).map_or_else(|| stopped.to_owned(), |error| format!("could not be stopped: {error}"));
     format!("{} {} of {} {outcome}", text("kind"), text("id"), text("owner"))
 }
 

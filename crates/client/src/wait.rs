@@ -212,7 +212,7 @@ async fn until(
 }
 
 /// An answer before the deadline; later than that nobody answers.
-async fn within<T>(deadline: Option<Instant>, answer: impl Future<Output = Result<T>>) -> Result<T> {
+pub(super) async fn within<T>(deadline: Option<Instant>, answer: impl Future<Output = Result<T>>) -> Result<T> {
     let Some(deadline) = deadline else { return answer.await };
     let late = |_| Error::Unreachable { url: "the portal".to_owned(), why: "no response in time".to_owned() };
     tokio::time::timeout_at(deadline, answer).await.map_err(late)?

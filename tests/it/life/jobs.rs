@@ -341,6 +341,10 @@ async fn our_own_program_is_known_to_jobs() {
     assert!(log(&house, &person, &format!("{id}/log")).await.starts_with("lyceum "));
 }
 
+/// A script that prints a line, and leaves two files.
+const WRITES: &str =
+    "echo $A; mkdir -p $LYCEUM_LOG_DIRECTORY/best; cd $LYCEUM_LOG_DIRECTORY; echo $A | tee a > best/model";
+
 #[tokio::test]
 async fn jobs_from_a_shell() {
     let Some(house) = House::open(&[]).await else { return };
@@ -353,10 +357,28 @@ async fn jobs_from_a_shell() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     };
-    let (code, said, errors) =
-        run(&["submit", "--wait", "--name", "good", "--env", "A=b", "--", "sh", "-c", "echo $A"]);
+    let (code, said, errors) = run(&[
+        "submit", "--wait", "--name", "good", "--env", "A=b", "--tag", "x/1", "--tag", "y", "--", "sh", "-c", WRITES,
+    ]);
     assert!(code == Some(0) && said.contains(" good ended: exit code 0"), "{said} {errors}");
     let id = said.split(' ').next().unwrap().to_owned();
+    assert_eq!(run(&["list", "--all", "--tag", "x/1", "-o", "name"]).1.trim(), id);
+    let (code, _, errors) = run(&["submit", "--tag", "a,b", "--", "true"]);
+    assert!(code == Some(65) && errors.contains("tags: "), "{errors}");
+    let (code, said, errors) = run(&["cancel", "--tag", "x/1", "--dry-run"]);
+    assert_eq!((code, said.as_str(), errors.as_str()), (Some(0), "", "nothing matches\n"));
+
+    // What it has written into its log directory.
+    let (_, listed, errors) = run(&["artifacts", &id]);
+    let names: Vec<&str> = listed.lines().map(|line| line.rsplit("  ").next().unwrap()).collect();
+    assert_eq!(names, ["NAME", "a", "best/model"], "{errors}");
+    let to = house.file("artifacts");
+    let (code, said, errors) = run(&["artifacts", &id, "--to", to.to_str().unwrap()]);
+    assert!(code == Some(0) && said == "copied 2 files, 4 B\n", "{said} {errors}");
+    assert_eq!(
+        (fs::read(to.join("a")).unwrap(), fs::read(to.join("best/model")).unwrap()),
+        (b"b\n".into(), b"b\n".into())
+    );
     let (code, _, errors) = run(&["submit", "--wait", "--", "sh", "-c", "exit 3"]);
     assert!(code == Some(3) && errors.contains("ended: exit code 3"), "{errors}");
     let (code, said, errors) =

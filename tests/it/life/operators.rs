@@ -135,6 +135,10 @@ async fn a_group_is_stopped_with_its_jobs() {
         assert_eq!(somebody.ask(&house, "POST", "/groups/course/stop", &Value::Null).await.0, status);
     }
     assert_eq!(admin.ask(&house, "POST", "/groups/nowhere/stop", &Value::Null).await.0, 404);
+    let (code, said, errors) = shell(&house, &admin, &["session", "stop", "--group", "course", "--dry-run"]);
+    assert_eq!(code, Some(0), "{said} {errors}");
+    assert!(said.lines().any(|line| line.contains(&runs) && line.ends_with("would be stopped")), "{said}");
+    assert_eq!(job(&house, &person, &runs).await["state"], "running", "nothing was stopped");
     let (code, said, errors) = shell(&house, &admin, &["session", "stop", "--group", "course"]);
     assert_eq!(code, Some(0), "{said} {errors}");
     for id in [&session.to_string(), &runs, &waits, &retries, &sweep["id"].as_str().unwrap().to_owned()] {
