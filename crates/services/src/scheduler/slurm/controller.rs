@@ -379,10 +379,10 @@ impl Controller {
                 }
             }
             row.session = self.marks.read(&row.comment, row.uid);
-            if matches!(row.standing, JobPhase::Ended(_)) { &mut ended } else { &mut queue }.push(row.clone());
             if let Some(session) = row.session {
-                jobs.entry(session).or_default().push(row);
+                jobs.entry(session).or_default().push(row.clone());
             }
+            if matches!(row.standing, JobPhase::Ended(_)) { &mut ended } else { &mut queue }.push(row);
         }
         queue.sort_by_key(|row| row.job);
         for rows in jobs.values_mut() {

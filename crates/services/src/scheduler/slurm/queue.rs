@@ -138,21 +138,22 @@ pub(super) fn rows<'a, const FIELDS: usize>(
     separator: &str,
     tool: &str,
 ) -> Result<Vec<[&'a str; FIELDS]>, String> {
+    let (body, rest) = output.rsplit_once(separator).map_or((None, output), |(body, rest)| (Some(body), rest));
+    // A job whose mark breaks off would look like one of somebody else's.
+    if !rest.trim().is_empty() {
+        return Err(unreadable(tool, rest));
+    }
     let mut rows = Vec::new();
-    let mut fields = output.split(separator);
-    loop {
-        let Some(first) = fields.next() else { return Ok(rows) };
-        let start = first.trim_start_matches(['\n', ' ']);
-        if start.is_empty() {
-            return if fields.next().is_none() { Ok(rows) } else { Err(unreadable(tool, first)) };
-        }
+    let mut fields = body.into_iter().flat_map(|body| body.split(separator));
+    while let Some(first) = fields.next() {
         let mut row = [""; FIELDS];
-        row[0] = start;
+        row[0] = first.trim_start_matches(['\n', ' ']);
         for field in &mut row[1..] {
             *field = fields.next().ok_or_else(|| unreadable(tool, first))?;
         }
         rows.push(row);
     }
+    Ok(rows)
 }
 
 fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {
@@ -246,7 +247,7 @@ pub(super) fn resources(tres: &str, per_job: &str, per_node: &str, nodes: i64) -
         }
     }
     for (asked, times) in [(per_job, 1), (per_node, nodes)] {
-        if found.gpus == 0 {
+        if found.gpus == 0 && asked.contains("gpu") {
             let bare: Vec<&str> = asked.split(',').map(|one| one.trim_start_matches("gres:")).collect();
             let gpus = sinfo::gpus(&bare.join(","));
             found.gpus = gpus.iter().map(|(_, count)| count).sum::<i64>().saturating_mul(times);
@@ -258,6 +259,10 @@ pub(super) fn resources(tres: &str, per_job: &str, per_node: &str, nodes: i64) -
 
 /// Somebody's words as one line that is not too long.
 pub(super) fn one_line(text: &str) -> String {
+    // As nearly all are of the hundred thousand that a long queue has.
+    if text.len() <= MAX_LENGTH && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return text.to_owned();
+    }
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_LENGTH).collect::<String>().trim().to_owned()
 }
 
@@ -276,6 +281,10 @@ pub(super) fn unreadable(tool: &str, what: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, clock_gettime};
+
     use super::*;
     use lyceum_model::size::MIB;
 
@@ -358,6 +367,66 @@ pub(super) mod tests {
         let broken = RECORDED.replacen("1002", "bob", 1);
         for bad in ["slurm_load_jobs error", "x<S>RUNNING<S>", "1<S>RUNNING<S>None<S>", broken.as_str()] {
             assert!(parse(bad, "<S>").is_err(), "{bad}");
+        }
+    }
+
+    /// So many rows, of jobs that run and of those that wait.
+    fn long(count: usize) -> String {
+        RECORDED.replace("2_[1-4]", "2").repeat(count / 2)
+    }
+
+    #[test]
+    fn long_queues_are_read_in_linear_time() {
+        let (short, long) = (long(2_000), long(20_000));
+        assert_eq!(parse(&long, "<S>").unwrap().len(), 20_000);
+        is_linear("squeue", || parse(&short, "<S>").unwrap().len(), || parse(&long, "<S>").unwrap().len());
+    }
+
+    /// Fails if ten times as many rows take far more than ten times as much of the processor, by the better of two each.
+    pub fn is_linear(tool: &str, short: impl Fn() -> usize, long: impl Fn() -> usize) {
+        let measure = |read: &dyn Fn() -> usize| {
+            let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+            let took = |_| {
+                let began = now();
+                std::hint::black_box(read());
+                now() - began
+            };
+            (0..2).map(took).min().unwrap()
+        };
+        let (short, long) = (measure(&short), measure(&long));
+        eprintln!("{tool}: {short:?}, and {long:?} for ten times as many rows");
+        assert!(long < short * 30, "{tool}: {short:?}, then {long:?}");
+    }
+
+    /// The rows without the column of this number, or with it twice.
+    pub fn other_columns(recorded: &str, count: usize, column: usize, is_twice: bool) -> String {
+        let fields: Vec<&str> = recorded.trim_end().split_terminator("<S>").collect();
+        let kept = fields.iter().enumerate().filter(|(place, _)| place % count != column || is_twice);
+        let field = |(place, field): (usize, &&str)| {
+            let times = 1 + usize::from(is_twice && place % count == column);
+            format!("{field}<S>").repeat(times)
+        };
+        kept.map(field).collect()
+    }
+
+    #[test]
+    fn columns_of_another_version_are_an_error() {
+        let recorded = RECORDED.repeat(FIELDS.len() / 2);
+        for column in 0..FIELDS.len() {
+            for is_twice in [false, true] {
+                let other = other_columns(&recorded, FIELDS.len(), column, is_twice);
+                assert!(parse(&other, "<S>").is_err(), "column {column}, twice: {is_twice}");
+            }
+        }
+    }
+
+    #[test]
+    fn half_an_answer_is_an_error() {
+        // Wherever it breaks off but between two rows, and behind the last.
+        let whole = [RECORDED.find("\n1<S>").unwrap(), RECORDED.len() - 1];
+        for end in (1..RECORDED.len()).filter(|end| RECORDED.is_char_boundary(*end)) {
+            let is_whole = whole.iter().any(|whole| (*whole..=whole + 1).contains(&end));
+            assert_eq!(parse(&RECORDED[..end], "<S>").is_ok(), is_whole, "{:?}", &RECORDED[..end]);
         }
     }
 

@@ -1,6 +1,7 @@
 //! `sinfo`: which words ask for all nodes at once, and reading the answer. As with `squeue`,
 //! fields end in a separator that is drawn for each call, for a reason may hold line breaks.
 
+use super::queue;
 use lyceum_model::{machines::MachineState, size::MIB};
 
 /// What GPUs are called where Slurm gives them no type.
@@ -57,24 +58,13 @@ pub(super) fn arguments(separator: &str) -> Vec<String> {
 }
 
 pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Node>, String> {
-    let unreadable = |what: &str| {
-        let what: String = what.chars().filter(|c| !c.is_control()).take(60).collect();
-        format!("unexpected output of sinfo: {what}")
-    };
-    let fields: Vec<&str> = output.split(separator).map(str::trim).collect();
-    // What stands behind the last separator is the end of the last line.
-    let Some(("", fields)) = fields.split_last().map(|(last, fields)| (*last, fields)) else {
-        return Err(unreadable(output));
-    };
-    let rows = fields.chunks(FIELDS.len());
-    rows.map(|row| node(row).ok_or_else(|| unreadable(&row.join(" ")))).collect()
+    let rows = queue::rows(output, separator, "sinfo")?;
+    rows.iter().map(|row| node(row).ok_or_else(|| queue::unreadable("sinfo", &row.join(" ")))).collect()
 }
 
-fn node(row: &[&str]) -> Option<Node> {
-    let &[name, address, partition, available, word, cpus, memory, memory_used, gres, gres_used, time, reason] = row
-    else {
-        return None;
-    };
+fn node(row: &[&str; FIELDS.len()]) -> Option<Node> {
+    let [name, address, partition, available, word, cpus, memory, memory_used, gres, gres_used, time, reason] =
+        row.map(str::trim);
     let (cpus, cpus_used) = cores(cpus)?;
     let mebibytes = |text: &str| text.parse::<i64>().ok()?.checked_mul(MIB);
     let (state, word) = state(word);
@@ -207,6 +197,7 @@ pub(super) fn seconds(time: &str) -> Option<i64> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::scheduler::slurm::queue::tests::{is_linear, other_columns};
     use lyceum_model::size::GIB;
 
     /// As `sinfo` of Slurm 22.05.8 wrote it, with a reason of two lines.
@@ -235,6 +226,24 @@ pub(super) mod tests {
         for bad in ["what?", "a<S>b<S>", &RECORDED.replace("2/2/0/4", "4"), &RECORDED.replace("<S>4096<S>", "<S>x<S>")]
         {
             assert!(parse(bad, "<S>").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn large_clusters_are_read_in_linear_time() {
+        let (short, long) = (RECORDED.repeat(250), RECORDED.repeat(2_500));
+        assert_eq!(parse(&long, "<S>").unwrap().len(), 10_000, "5 000 nodes in two partitions each");
+        is_linear("sinfo", || parse(&short, "<S>").unwrap().len(), || parse(&long, "<S>").unwrap().len());
+    }
+
+    #[test]
+    fn columns_of_another_version_are_an_error() {
+        let recorded = RECORDED.repeat(FIELDS.len() / 4);
+        for column in 0..FIELDS.len() {
+            for is_twice in [false, true] {
+                let other = other_columns(&recorded, FIELDS.len(), column, is_twice);
+                assert!(parse(&other, "<S>").is_err(), "column {column}, twice: {is_twice}");
+            }
         }
     }
 
