@@ -2,7 +2,7 @@
 //! sets totals and is not chargeable, everything counts that its members hold, whatever it is charged
 //! to, and what was admitted while its owner was a member: so a total holds however people come and go.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::{Result, tx::Tx, types::parse};
 use lyceum_model::{GroupId, SessionId, UserId};
@@ -49,10 +49,10 @@ macro_rules! session_counts {
 pub(super) use session_counts;
 
 /// In which groups people and workloads count that is not charged to them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct CountedGroups {
-    members: HashMap<UserId, Vec<GroupId>>,
-    sessions: HashMap<SessionId, Vec<GroupId>>,
+    members: BTreeMap<UserId, Vec<GroupId>>,
+    sessions: BTreeMap<SessionId, Vec<GroupId>>,
 }
 
 impl CountedGroups {

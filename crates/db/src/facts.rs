@@ -93,7 +93,7 @@ pub struct Committed {
 /// Over how long GPU-hours count for the order among those that wait (seconds).
 pub(super) const FAIR_SHARE_SECONDS: i64 = 7 * 86_400;
 
-#[derive(FromRow)]
+#[derive(FromRow, Hash)]
 pub(super) struct LiveWorkload {
     pub id: String,
     owner: String,

@@ -5,6 +5,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write,
+    hash::{DefaultHasher, Hash, Hasher},
 };
 
 use sqlx::{AssertSqlSafe, FromRow, query_as, query_scalar};
@@ -30,6 +31,8 @@ use lyceum_model::{
 pub struct Outlook {
     snapshot: Snapshot,
     parties: HashMap<(UserId, Option<GroupId>), Applicant>,
+    /// The same for two moments at which the same rows were found.
+    pub digest: u64,
 }
 
 impl Outlook {
@@ -66,7 +69,7 @@ pub(super) const LIMITS: &str = concat!(
     " ORDER BY name, scope, field, kind"
 );
 
-#[derive(FromRow)]
+#[derive(FromRow, Hash)]
 struct LimitOf {
     owner: String,
     #[sqlx(flatten)]
@@ -109,10 +112,10 @@ impl Db {
     pub async fn outlook(&self, period: &Period, at: Timestamp) -> Result<Outlook> {
         let window = period.window(at);
         let (from, end) = (window.from.0, window.to.map_or(i64::MAX, |to| to.0));
-        let (snapshot, found) = reading!(self, pool => {
+        let (snapshot, digest, found) = reading!(self, pool => {
             let mut tx = pool.begin().await?;
             let live: Vec<LiveWorkload> = query_as(LIVE).fetch_all(&mut *tx).await?;
-            let recent = query_as(RECENT).bind(at.plus_seconds(-FAIR_SHARE_SECONDS).0).bind("").bind(at.0).fetch_all(&mut *tx).await?;
+            let recent: Vec<(String, i64)> = query_as(RECENT).bind(at.plus_seconds(-FAIR_SHARE_SECONDS).0).bind("").bind(at.0).fetch_all(&mut *tx).await?;
             let shares: Vec<ShareRow> = query_as(SHARES).bind(at.0).fetch_all(&mut *tx).await?;
             // Whoever waits is among those who are told of.
             let together = together(&mut *tx, "").await?;
@@ -128,28 +131,35 @@ impl Db {
                 (0, 0)
             };
             let rows: Vec<(String, String, bool)> = query_as(GROUPS).fetch_all(&mut *tx).await?;
-            let mut groups = HashMap::new();
-            for (text, name, chargeable) in rows {
-                let totals = shares.iter().filter(|row| row.is_of(Some(&text)));
+            let (mut groups, mut hours) = (HashMap::new(), Vec::new());
+            for (text, name, chargeable) in &rows {
+                let totals = shares.iter().filter(|row| row.is_of(Some(text)));
                 let mut besides = (0, 0);
                 if totals.clone().any(ShareRow::counts_hours) {
-                    let sql = if chargeable { CLOSED_OF_GROUP } else { CLOSED_OF_MEMBERS };
-                    besides = query_as(sql).bind(from).bind(&text).fetch_one(&mut *tx).await?;
+                    let sql = if *chargeable { CLOSED_OF_GROUP } else { CLOSED_OF_MEMBERS };
+                    besides = query_as(sql).bind(from).bind(text).fetch_one(&mut *tx).await?;
                 }
-                let (id, totals) = (parse(&text, "group id")?, totals.map(ShareRow::limit).collect::<Result<_>>()?);
+                hours.push(besides);
+                let (id, name, totals) = (parse(text, "group id")?, name.clone(), totals.map(ShareRow::limit).collect::<Result<_>>()?);
                 groups.insert(id, BoundGroup { id, name, is_charged: false, totals, besides });
             }
-            let from_shell = query_as(FROM_SHELL).bind(at.0).bind(from).bind(end).fetch_all(&mut *tx).await?;
+            let from_shell: Vec<FromShell> = query_as(FROM_SHELL).bind(at.0).bind(from).bind(end).fetch_all(&mut *tx).await?;
             let people: Vec<(String, String, Option<String>)> = query_as(PEOPLE).fetch_all(&mut *tx).await?;
-            let maintenance =
+            let maintenance: Option<String> =
                 query_scalar("SELECT value FROM settings WHERE name = 'maintenance'").fetch_optional(&mut *tx).await?;
+            // A calendar's period is told by its end; the beginning of one that rolls is another one at each look.
+            let found = (
+                (&live, &recent, &shares, &together), (&limits, &closed, closed_of_all), (&rows, &hours), (&from_shell, &people),
+                &maintenance, end,
+            );
+            let digest = digest(found);
             let snapshot = Snapshot::of(at, window, live, recent, &shares, together)?;
             let closed = closed.into_iter().map(|(owner, gpus, cpus)| (owner, (gpus, cpus))).collect();
             let people = people.into_iter().map(|(id, role, given)| (id, (role, given))).collect();
-            (snapshot, OutlookRows { limits, shares, closed, closed_of_all, groups, from_shell, people, maintenance })
+            (snapshot, digest, OutlookRows { limits, shares, closed, closed_of_all, groups, from_shell, people, maintenance })
         });
         let parties = parties(&snapshot, found)?;
-        Ok(Outlook { snapshot, parties })
+        Ok(Outlook { snapshot, parties, digest })
     }
 
     /// Writes new reasons of some that wait, in one transaction; which of them waited still, for something else.
@@ -171,6 +181,13 @@ impl Db {
         });
         changed.iter().map(|id| parse(id, "session id")).collect()
     }
+}
+
+/// A number that tells what was read from what was read before, within one process.
+pub fn digest(read: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    read.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Both databases call the columns of `VALUES` alike.

@@ -90,7 +90,7 @@ impl BillingGroups {
     }
 }
 
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug, FromRow, Hash)]
 pub(super) struct Row {
     scope: String,
     kind: String,
@@ -123,7 +123,7 @@ impl Row {
     }
 }
 
-#[derive(Debug, FromRow)]
+#[derive(Debug, FromRow, Hash)]
 pub(super) struct ShareRow {
     scope: String,
     scope_id: String,

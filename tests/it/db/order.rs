@@ -3,7 +3,7 @@
 //! queue elsewhere has.
 
 use lyceum::{
-    admission::{Admission, BlockedGpus, external_usage::UserExternalUsage},
+    admission::{Admission, Bar, BlockedGpus, external_usage::UserExternalUsage},
     db::{
         Db,
         admit::{AdmissionOutcome, NewSession, Verdict},
@@ -12,8 +12,9 @@ use lyceum::{
     },
     model::{
         Capacity, Clock, EndReason, Inventory, Maintenance, SessionId, Timestamp, UserId, Window,
+        gpus::Obstacle,
         queue::ShellJob,
-        quota::{Change, Class, Field, Kind, Period, Reason},
+        quota::{Change, Class, Field, Kind, Period, Reason, Request},
         session::{Accounting, Allocation, WorkloadStarts},
         size::GIB,
     },
@@ -299,6 +300,86 @@ async fn what_a_queue_elsewhere_has_is_promised_and_not_used() {
         clock.advance(60);
         end(db, third.id, clock.now()).await;
         assert_eq!(spent().await, (used + 60, 0));
+    })
+    .await;
+}
+
+/// As long as nothing has changed, the loop need not decide again about those who wait.
+#[tokio::test]
+async fn looks_are_alike_until_something_changes() {
+    on_both(async |house| {
+        let db = &house.db;
+        open(db).await;
+        let ada = member(db, "ada", &["vision"]).await;
+        let admission = admission(db, 1);
+        let (first, second) = (new_session(ada, 1), new_session(ada, 1));
+        assert_eq!(ask(&admission, &first).await, "admitted");
+        assert_eq!(ask(&admission, &second).await, "capacity.gpus");
+        let look = async || admission.outlook().await.unwrap().digest;
+        let mut seen = look().await;
+        admission.clock.advance(5);
+        assert_eq!(look().await, seen, "time alone is nothing new");
+        let refused = admission.insert(&new_session(ada, 9)).await.unwrap();
+        assert!(matches!(refused, AdmissionOutcome::Judged(Verdict::Refuse(_))), "{refused:?}");
+        assert_eq!(look().await, seen, "what is refused at once takes nothing");
+        let mut differs = async |what: &str| {
+            let now = look().await;
+            assert_ne!(std::mem::replace(&mut seen, now), now, "{what}");
+        };
+        admission.stock.set(Capacity { gpus: 1, cpus: 999, memory_bytes: 1000 * GIB }, inventory(1));
+        differs("another size of the cluster").await;
+        let bar = Bar { obstacle: Obstacle::Down, is_held: true };
+        admission.blocked_gpus.add("GPU-0", bar);
+        differs("a GPU that is not given out").await;
+        set_limits(db, Level::User(ada), &each([(Field::Cpus, Some(500))]), GroupFlags::default()).await;
+        differs("a limit").await;
+        assert_eq!(ask(&admission, &new_session(ada, 0)).await, "admitted");
+        differs("an admission").await;
+        db.end_waiting(second.id, EndReason::Refused, &[], admission.clock.now(), "why", None).await.unwrap();
+        differs("the refusal of one that waited").await;
+        end(db, first.id, admission.clock.now()).await;
+        differs("an end").await;
+    })
+    .await;
+}
+
+/// What would happen is said however long somebody else writes.
+#[tokio::test]
+async fn previews_wait_for_no_write_lock() {
+    on_both(async |house| {
+        let db = &house.db;
+        open(db).await;
+        let ada = member(db, "ada", &["vision"]).await;
+        let admission = admission(db, 1);
+        let (first, second) = (new_session(ada, 1), new_session(ada, 1));
+        assert_eq!(ask(&admission, &first).await, "admitted");
+        assert_eq!(ask(&admission, &second).await, "capacity.gpus");
+        let request = Request {
+            resources: second.spec.resources.clone(),
+            duration_seconds: second.spec.duration_seconds,
+            class: Class::Session,
+        };
+        let session = db.find_session(second.id).await.unwrap().unwrap();
+        let previews = async {
+            let rehearsed = admission.rehearse(ada, None, &request).await.unwrap();
+            assert_eq!(told(rehearsed.verdict), "capacity.gpus");
+            let foretold = admission.foresee(&admission.outlook().await.unwrap(), &session, None).unwrap();
+            assert_eq!(told(foretold.unwrap().verdict), "capacity.gpus");
+            assert_eq!(admission.rehearse_extension(first.id, None).await.unwrap(), None, "it does not run yet");
+        };
+        let previews = tokio::time::timeout(std::time::Duration::from_secs(20), previews);
+        match db {
+            Db::Sqlite { write, .. } => {
+                let _locked = write.begin_with("BEGIN IMMEDIATE").await.unwrap();
+                previews.await
+            }
+            Db::Postgres { write, .. } => {
+                let mut locked = write.begin().await.unwrap();
+                sqlx::query("SELECT pg_advisory_xact_lock(5461726)").execute(&mut *locked).await.unwrap();
+                previews.await
+            }
+        }
+        .expect("nobody waits for the lock");
     })
     .await;
 }

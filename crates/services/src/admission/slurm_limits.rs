@@ -52,6 +52,11 @@ impl SharedSlurmLimits {
         changed
     }
 
+    /// All of it, to tell whether it is something else.
+    pub(super) fn text(&self) -> String {
+        format!("{:?}", self.0.read())
+    }
+
     /// What one person is kept to who charges this group.
     #[must_use]
     pub fn of(&self, owner: Option<UserId>, group: Option<GroupId>) -> SlurmLimits {

@@ -89,6 +89,8 @@ pub struct Sessions {
     watched: Mutex<HashMap<SessionId, watch::Watcher>>,
     /// What went wrong with the last step of a session, until one succeeds.
     failing: Mutex<HashMap<SessionId, Arc<Error>>>,
+    /// The last pass over those that wait, if it changed nothing.
+    quiet_pass: Mutex<Option<waiting::QuietPass>>,
     measuring: hardware::Measuring,
     /// How long sessions and jobs waited until they ran.
     pub start_waits: start_waits::StartWaits,
@@ -267,6 +269,7 @@ impl Sessions {
             busy: Mutex::default(),
             watched: Mutex::default(),
             failing: Mutex::default(),
+            quiet_pass: Mutex::default(),
             measuring: hardware::Measuring::default(),
             start_waits: start_waits::start_waits(),
             changes: broadcast::channel(1024).0,

@@ -1,6 +1,7 @@
 //! Waiting requests: each round decides again about all of them, in order. A request is admitted, goes on waiting with a
 //! reason, or ends because it can never fit. The decision itself is admission's. One outlook serves until a request is
-//! admitted or refused; changed reasons are written in one transaction, so a round costs a few statements and one pass.
+//! admitted or refused; changed reasons are written in one transaction, so a round costs a few statements and one pass,
+//! and no pass where nothing has changed.
 
 use std::{
     collections::HashMap,
@@ -9,10 +10,10 @@ use std::{
 };
 
 use super::{Result, Sessions, launch::NOT_READABLE};
-use lyceum_db::{admit::Verdict, sessions::Ending};
+use lyceum_db::{admit::Verdict, outlook::digest, sessions::Ending};
 use lyceum_model::{
     EndReason, Session, SessionId, Timestamp,
-    hold::{Hold, Obstacles},
+    hold::Hold,
     loops::Round,
     quota::{Reason, codes, waits_for_room},
 };
@@ -21,6 +22,25 @@ use crate::admission::{DryRun, Outlook};
 
 /// How long a round decides or retries before it leaves the rest to the next round, which first starts and ends sessions.
 pub(super) const MAX_DECIDING: Duration = Duration::from_millis(300);
+
+/// For so long a pass stands if all that is read stays the same (seconds). Time alone rarely changes a decision, as when a
+/// limit expires.
+const MAX_PASS_AGE: i64 = 15;
+
+/// A pass in which every request went on waiting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuietPass {
+    at: Timestamp,
+    /// Of all that was read for it.
+    digest: u64,
+}
+
+impl QuietPass {
+    /// Whether another pass, over what was read now, would decide the same.
+    fn stands(self, digest: u64, now: Timestamp) -> bool {
+        self.digest == digest && (0..MAX_PASS_AGE).contains(&now.seconds_since(self.at))
+    }
+}
 
 /// Reports what the outlook predicts for a waiting request.
 enum WaitingOutcome {
@@ -43,10 +63,20 @@ impl Sessions {
         let began = Instant::now();
         let obstacles = self.db.obstacles_of_waiting().await?;
         let mut seen = self.admission.outlook().await?;
-        let (mut changed, mut progressed) = (HashMap::new(), false);
-        for session in &waiting {
-            let foreseen = self.foresee(session, obstacles.get(&session.id), &seen);
-            let Some(next) = round.unless_failed(format_args!("session {}", session.id), foreseen) else { continue };
+        let now = self.clock.now();
+        let hold_of = |id| obstacles.get(id).map_or(Hold::Free, |obstacles| Hold::of(obstacles, now));
+        let holds: Vec<(SessionId, Hold)> = waiting.iter().map(|session| (session.id, hold_of(&session.id))).collect();
+        let pass = QuietPass { at: now, digest: digest((seen.digest, format!("{holds:?}"))) };
+        if self.quiet_pass.lock().is_some_and(|before| before.stands(pass.digest, now)) {
+            return Ok(());
+        }
+        *self.quiet_pass.lock() = None;
+        let (mut changed, mut progressed, mut is_quiet) = (HashMap::new(), false, true);
+        for (session, (_, hold)) in waiting.iter().zip(holds) {
+            let foreseen = self.foresee(session, hold, &seen);
+            let next = round.unless_failed(format_args!("session {}", session.id), foreseen);
+            is_quiet &= matches!(next, Some(WaitingOutcome::Wait { .. }));
+            let Some(next) = next else { continue };
             if let WaitingOutcome::Wait { reasons, estimated_start } = next {
                 self.note_estimate(session.id, estimated_start);
                 if reasons != session.reasons {
@@ -76,15 +106,17 @@ impl Sessions {
                 seen = self.admission.outlook().await?;
             }
         }
-        self.note_reasons(changed).await
+        self.note_reasons(changed).await?;
+        *self.quiet_pass.lock() = is_quiet.then_some(pass);
+        Ok(())
     }
 
     /// Decides about one request from the outlook.
-    fn foresee(&self, session: &Session, obstacles: Option<&Obstacles>, seen: &Outlook) -> Result<WaitingOutcome> {
+    fn foresee(&self, session: &Session, hold: Hold, seen: &Outlook) -> Result<WaitingOutcome> {
         if !session.spec_is_whole {
             return Ok(WaitingOutcome::GiveUp);
         }
-        let hold = match obstacles.map_or(Hold::Free, |obstacles| Hold::of(obstacles, self.clock.now())) {
+        let hold = match hold {
             Hold::Free => None,
             Hold::Waits(reason) => Some(reason),
             Hold::Never(reason) => return Ok(WaitingOutcome::Never(reason)),
