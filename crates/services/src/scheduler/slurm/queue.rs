@@ -386,12 +386,12 @@ pub(super) mod tests {
     pub fn is_linear(tool: &str, short: impl Fn() -> usize, long: impl Fn() -> usize) {
         let measure = |read: &dyn Fn() -> usize| {
             let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
-            let took = |_| {
+            let spend = |_| {
                 let began = now();
                 std::hint::black_box(read());
-                now() - began
+                now().saturating_sub(began)
             };
-            (0..2).map(took).min().unwrap()
+            (0..2).map(spend).min().unwrap()
         };
         let (short, long) = (measure(&short), measure(&long));
         eprintln!("{tool}: {short:?}, and {long:?} for ten times as many rows");
