@@ -117,14 +117,12 @@ impl App {
         let images = Images::open(config.images.clone(), place, db.clone(), clock.clone(), sealing);
         let images = images.await.context("opening the images")?;
         let admission = admission(config, &db, &clock, scheduler.stock().clone())?;
-        let logs = paths.private.join("logs");
-        std::fs::create_dir_all(&logs).context("creating the directory for logs")?;
+        let logs = folder(&paths.private, "logs")?;
         let single_user = if single_user_mode { own_account(&*scheduler).await } else { None };
         let storage: Vec<_> = config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
         let files_config = files_config(config, &storage, single_user_mode);
         let files = Files::new(db.clone(), scheduler.clone(), launcher, files_config);
-        let curves = paths.private.join("curves");
-        std::fs::create_dir_all(&curves).context("creating the directory for curves")?;
+        let curves = folder(&paths.private, "curves")?;
         let trash = Trash { db: db.clone(), clock: clock.clone(), logs: logs.clone(), points: curves.clone() };
         let keepers = keepers(config, trash.clone());
         let runs = Runs::new(db.clone(), clock.clone(), scheduler.clone(), files.clone(), runs_config(config, curves));
@@ -317,6 +315,13 @@ fn place(paths: &Paths, single_user_mode: bool, surroundings: &Environment) -> E
         variables: surroundings.for_tools(),
         cuda: None,
     }
+}
+
+/// Creates a folder of the portal's own data.
+fn folder(private: &Path, name: &'static str) -> Result<PathBuf> {
+    let folder = private.join(name);
+    std::fs::create_dir_all(&folder).with_context(|| format!("creating the directory for {name}"))?;
+    Ok(folder)
 }
 
 fn keepers(config: &Config, trash: Trash) -> (Journal, Retention) {

@@ -29,10 +29,10 @@ async fn what_has_just_ended_is_said_in_a_corner() {
         let ending = Ending { reason, exit_code: None, signal: None, at: now, detail: String::new() };
         assert!(db.end_session(id, &ending).await.unwrap());
     }
-    let built = dataset(ada, "ada", "shapes");
-    db.add_dataset(&built, "{}", None, &NOTED).await.unwrap();
+    let shapes = dataset(ada, "ada", "shapes");
+    db.add_dataset(&shapes, "{}", None, &NOTED).await.unwrap();
     let [job, build] = [ended_job(db, ada, "train").await.job, ended_job(db, ada, "dataset shapes").await.job];
-    execute(db, &format!("UPDATE datasets SET job_id = '{build}' WHERE id = '{}'", built.id)).await;
+    execute(db, &format!("UPDATE datasets SET job_id = '{build}' WHERE id = '{}'", shapes.id)).await;
     for (job, event, title) in
         [(job, Event::Failed, "Job ‘train’ failed"), (build, Event::Finished, "Job ‘dataset shapes’ finished")]
     {
@@ -46,7 +46,7 @@ async fn what_has_just_ended_is_said_in_a_corner() {
     for part in [
         format!("data-toast=\"{timed_out} ended\" data-href=\"/sessions/{timed_out}\""),
         format!("<a href=\"/jobs/{job}\">Show job</a>"),
-        format!("<a href=\"/datasets/{}\">Show dataset</a>", built.id),
+        format!("<a href=\"/datasets/{}\">Show dataset</a>", shapes.id),
         "Job ‘train’ failed".to_owned(),
         "Reached its time limit".to_owned(),
     ] {

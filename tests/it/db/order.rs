@@ -19,6 +19,7 @@ use lyceum::{
         size::GIB,
     },
 };
+use rustix::time::ClockId;
 
 use super::{
     NOTED, START, add_user, each, inventory, new_session, on_both,
@@ -384,14 +385,16 @@ async fn previews_wait_for_no_write_lock() {
     .await;
 }
 
-/// How long it takes to decide about all who wait (the shortest of three times), and what is foreseen.
+/// The processor time that deciding about all who wait takes (the shortest of three times), and what is foreseen.
 async fn look_at_all(admission: &Admission) -> (std::time::Duration, Vec<(SessionId, Vec<Reason>)>) {
     let live = admission.db.live_sessions().await.unwrap();
     let waiting: Vec<_> = live.into_iter().filter(|session| !session.is_admitted()).collect();
     let mut shortest = std::time::Duration::MAX;
     let mut found = Vec::new();
+    // Other work on the machine does not count.
+    let time = || std::time::Duration::try_from(rustix::time::clock_gettime(ClockId::ProcessCPUTime)).unwrap();
     for _ in 0..3 {
-        let began = std::time::Instant::now();
+        let began = time();
         let outlook = admission.outlook().await.unwrap();
         let foreseen = waiting.iter().map(|session| {
             let rehearsal = admission.foresee(&outlook, session, None).unwrap().expect("it waits");
@@ -400,7 +403,7 @@ async fn look_at_all(admission: &Admission) -> (std::time::Duration, Vec<(Sessio
             (session.id, reasons)
         });
         found = foreseen.collect();
-        shortest = shortest.min(began.elapsed());
+        shortest = shortest.min(time().saturating_sub(began));
     }
     (shortest, found)
 }

@@ -48,7 +48,10 @@ async fn a_job_comes_back_as_it_was() {
         assert!(!db.restore_job(job, ada, BY).await.unwrap(), "once");
         assert_eq!(db.find_job(job).await.unwrap().unwrap(), before);
         assert_eq!(db.run_of_job(job).await.unwrap().unwrap(), its_run);
-        assert_eq!(db.list_jobs(JobFilter { tag: Some("vision"), ..all }).await.unwrap(), [before.clone()]);
+        assert_eq!(
+            db.list_jobs(JobFilter { tag: Some("vision"), ..all }).await.unwrap(),
+            std::slice::from_ref(&before)
+        );
         assert_eq!(db.list_jobs(JobFilter { find: "resn", ..all }).await.unwrap(), [before]);
         assert_eq!(db.trash_size(ada).await.unwrap(), TrashSize::default());
     })

@@ -145,11 +145,11 @@ async fn a_token_with_another_secret_lives_as_long_as_before() {
     let portal = TestPortal::start().await;
     portal.add_user("alice", Role::User).await;
     let alice = portal.sign_in("alice").await;
-    let make = async |scopes: &[&str]| -> Value {
+    let token = async |scopes: &[&str]| -> Value {
         let request = json!({ "name": "ci", "scopes": scopes, "expires_in_seconds": 100 });
         alice.post("/api/v1/tokens", &request).await.json().await.unwrap()
     };
-    let (made, other, plain) = (make(&["jobs", "token:rotate"]).await, make(&[]).await, make(&["jobs"]).await);
+    let (made, other, plain) = (token(&["jobs", "token:rotate"]).await, token(&[]).await, token(&["jobs"]).await);
     let address = |token: &Value| format!("/api/v1/tokens/{}/rotate", token["id"].as_str().unwrap());
     let ci = portal.bearer(made["secret"].as_str().unwrap());
     portal.clock.advance(90);
