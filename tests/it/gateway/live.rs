@@ -42,6 +42,7 @@ const LASTING: &[(&str, &str)] = &[
 /// Answers that last as long as a file is long, or a table.
 const FILES: &[&str] = &[
     "/api/v1/files/content",
+    "/api/v1/audit",
     "/api/v1/models/{id}/bundle",
     "/api/v1/models/{id}/masks/{split}/{number}",
     "/api/v1/datasets/{id}/items/{row}/picture",
