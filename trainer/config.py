@@ -34,7 +34,7 @@ _PATHS = ("path", "root", "images", "labels", "test_images", "test_labels")
 METRICS = {
     "classification": ("accuracy", "loss"),
     "segmentation": ("iou", "accuracy", "loss"),
-    "detection": ("map50", "map50_95", "loss"),
+    "detection": ("map50_95", "map50", "loss"),
     "regression": ("loss", "mae", "rmse", "r2"),
     "reconstruction": ("loss", "mse", "mae", "psnr"),
 }

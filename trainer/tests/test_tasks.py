@@ -54,7 +54,10 @@ def test_detection_learns_shapes(train, capsys, tmp_path):
         }
     )
     metrics = json.loads((run.output / "eval/val/metrics.json").read_text())
-    assert run.code == 0 and metrics["map50"] >= 0.9 > metrics["map50_95"] > 0.4
+    assert run.code == 0 and metrics["map50"] >= 0.9 and metrics["map50_95"] > 0.4
+    # map50 is soon 1.0, and says nothing of how well boxes fit from then on.
+    snapshots = [s for s in json.loads((run.output / "checkpoints/index.json").read_text())["snapshots"] if s["metrics"]]
+    assert best(run.output).name == max(snapshots, key=lambda s: s["metrics"]["map50_95"])["file"]
     described = json.loads((run.output / "eval/val/worst.json").read_text())[0]
     assert {"class", "x", "y", "width", "height", "score", "hit"} == described["boxes"][0].keys()
     assert {"class", "x", "y", "width", "height", "found"} == described["truth"][0].keys()
