@@ -45,6 +45,9 @@ async fn a_directory_of_nobodys_is_read_as_it_grows() {
     let (status, body) = world.person.ask(&world.house, "DELETE", &format!("/runs/{run}"), &Value::Null).await;
     assert_eq!(status, 204, "{body}");
     let file = world.house.paths().private.join("curves").join(format!("{run}.points"));
+    assert!(file.exists(), "it can be restored for a day");
+    let (status, body) = world.person.ask(&world.house, "DELETE", "/trash", &Value::Null).await;
+    assert_eq!(status, 204, "{body}");
     assert!(!file.exists() && logs.join("checkpoint.json").exists());
 }
 
