@@ -128,7 +128,8 @@ test("a network of one's own is written, and looked at before it learns", async 
   await program.press("Tab");
   assert.match(await program.inputValue(), /\n {4}return x$/);
   await check("model-new-own");
-  const look = () => Promise.all([context.waitForEvent("page"), page.getByRole("button", { name: "Preview" }).click()]);
+  const look = () =>
+    Promise.all([context.waitForEvent("page"), page.getByRole("button", { name: "Preview", exact: true }).click()]);
   const [wrong] = await look();
   await browser.appears(wrong, wrong.locator("#preview-state", { hasText: "failed" }), 300, "what is wrong with it");
   await wrong.getByText("returns values of the shape").waitFor();
@@ -140,7 +141,7 @@ test("a network of one's own is written, and looked at before it learns", async 
   await program.focus();
   await program.press("Escape");
   await program.press("Tab");
-  assert.ok(await page.getByRole("button", { name: "Preview" }).isVisible());
+  assert.ok(await page.getByRole("button", { name: "Preview", exact: true }).isVisible());
   assert.ok(!(await program.evaluate((one) => one === document.activeElement)), "the keyboard leaves it");
 });
 
