@@ -404,10 +404,10 @@ fn show_sessions(items: &[Value], json: bool, out: &mut (dyn Write + Send)) -> R
 async fn stop_group(api: &Api, group: &str, dry_run: bool, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
     let name: String = url::form_urlencoded::byte_serialize(group.as_bytes()).collect();
     let query = if dry_run { "?dry_run=true" } else { "" };
-    let told = api.post(&format!("/groups/{}/stop{query}", name.replace('+', "%20")), &Value::Null).await?;
-    let items = told["items"].as_array().cloned().unwrap_or_default();
+    let answer = api.post(&format!("/groups/{}/stop{query}", name.replace('+', "%20")), &Value::Null).await?;
+    let items = answer["items"].as_array().cloned().unwrap_or_default();
     if json {
-        line(out, &told.to_string())?;
+        line(out, &answer.to_string())?;
     } else {
         for item in &items {
             line(out, &table::stopped(item, dry_run))?;

@@ -147,7 +147,7 @@ impl Db {
             let people: Vec<(String, String, Option<String>)> = query_as(PEOPLE).fetch_all(&mut *tx).await?;
             let maintenance: Option<String> =
                 query_scalar("SELECT value FROM settings WHERE name = 'maintenance'").fetch_optional(&mut *tx).await?;
-            // A calendar's period is told by its end; the beginning of one that rolls is another one at each look.
+            // A calendar period is identified by its end; a rolling period begins at another moment in each look.
             let found = (
                 (&live, &recent, &shares, &together), (&limits, &closed, closed_of_all), (&rows, &hours), (&from_shell, &people),
                 &maintenance, end,
@@ -183,7 +183,7 @@ impl Db {
     }
 }
 
-/// A number that tells what was read from what was read before, within one process.
+/// Hashes what was read, to compare it with what was read before in the same process.
 pub fn digest(read: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     read.hash(&mut hasher);

@@ -50,7 +50,7 @@ pub struct Task {
     /// The numbers of the array that it is one of.
     #[serde(default)]
     pub array: Option<Array>,
-    /// Its tags at the beginning; those that it has now are the job's.
+    /// The tags that it was submitted with. The job's own tags can be changed later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
 }

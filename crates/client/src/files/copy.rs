@@ -80,8 +80,8 @@ pub async fn all<W>(
                 (files, bytes) = (files + 1, bytes + copied.bytes);
                 if json {
                     progress.clear();
-                    let told = json!({ "source": step.name, "target": copied.target, "size_bytes": copied.bytes });
-                    line(out, &told.to_string())?;
+                    let row = json!({ "source": step.name, "target": copied.target, "size_bytes": copied.bytes });
+                    line(out, &row.to_string())?;
                 }
             }
             Err(error) if of == 1 || concerns_all(&error) => {
