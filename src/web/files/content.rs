@@ -52,7 +52,8 @@ pub enum Archive {
     get, path = "/files/content", tag = "files",
     params(ContentQuery, ("Range" = Option<String>, Header, description = "`bytes=0-1023`; a single range")),
     responses(
-        (status = 200, description = "The content", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 200, description = "The content, of a folder as tar",
+            content((Vec<u8> = "application/octet-stream"), (Vec<u8> = "application/x-tar"))),
         (status = 206, description = "A part of the content", body = Vec<u8>, content_type = "application/octet-stream"),
         (status = 304, description = "Not modified"),
         (status = 403, description = "Your account has no access to the file"),
