@@ -13,18 +13,24 @@ use lyceum::helper::process::pause;
 /// hear of it before they give up.
 pub const PATIENCE: Duration = Duration::from_mins(8);
 
-/// Between two looks. It delays no test noticeably, and leaves the machine to the others.
-const LOOK: Duration = Duration::from_millis(10);
+/// The shortest and the longest pause between two looks.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+
+/// The pause until the next look: a small part of what the wait has taken. It delays no test noticeably, and looks, each
+/// of which is a request or a process, leave the machine to what is waited for.
+fn until_next_look(begun: Instant) -> Duration {
+    (begun.elapsed() / 16).clamp(PAUSES.0, PAUSES.1)
+}
 
 /// Waits until `condition` has a value; the test fails with `what` when it never has.
 pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     loop {
         if let Some(value) = condition().await {
             return value;
         }
-        assert!(Instant::now() < end, "waited in vain: {what}");
-        tokio::time::sleep(LOOK).await;
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        tokio::time::sleep(until_next_look(begun)).await;
     }
 }
 
@@ -33,21 +39,21 @@ pub async fn succeeds<T, E: Display, A>(what: &str, mut attempt: impl FnMut() ->
 where
     A: Future<Output = Result<T, E>>,
 {
-    let end = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     loop {
         match attempt().await {
             Ok(value) => return value,
-            Err(error) => assert!(Instant::now() < end, "waited in vain: {what}: {error}"),
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}: {error}"),
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(until_next_look(begun)).await;
     }
 }
 
 /// Waits until `condition` holds, on this very thread.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     while !condition() {
-        assert!(Instant::now() < end, "waited in vain: {what}");
-        pause(LOOK);
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        pause(until_next_look(begun));
     }
 }
