@@ -156,6 +156,8 @@ impl From<sweeps::Error> for Error {
             sweeps::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
             sweeps::Error::Jobs(err) => err.into(),
             sweeps::Error::Sessions(err) => err.into(),
+            sweeps::Error::Datasets(err) => err.into(),
+            sweeps::Error::Models(err) => err.into(),
             sweeps::Error::Runs(err) => err.into(),
             sweeps::Error::Db(err) => err.into(),
         }

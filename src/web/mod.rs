@@ -190,6 +190,9 @@ impl Portal {
             stopping,
         } = parts;
         let jobs = Jobs::new(sessions.clone());
+        let diagnostics = GpuTests::new(&jobs, &files, &program, driver_library);
+        let datasets = Datasets::new(jobs.clone(), files.clone(), program, datasets);
+        let models = Models::new(jobs.clone(), files.clone(), sessions.config.installed.trainer.clone());
         Self {
             db: sessions.db.clone(),
             clock: sessions.clock.clone(),
@@ -197,10 +200,10 @@ impl Portal {
             config,
             metrics: Metrics::with_waits_of(&sessions),
             since: sessions.clock.now(),
-            diagnostics: GpuTests::new(&jobs, &files, &program, driver_library),
-            datasets: Datasets::new(jobs.clone(), files.clone(), program, datasets),
-            sweeps: Sweeps::new(jobs.clone(), sessions.clone(), runs.clone()),
-            models: Models::new(jobs.clone(), files.clone(), sessions.config.installed.trainer.clone()),
+            sweeps: Sweeps::new(jobs.clone(), sessions.clone(), runs.clone(), datasets.clone(), models.clone()),
+            diagnostics,
+            datasets,
+            models,
             jobs,
             sessions,
             cluster,

@@ -52,6 +52,14 @@ impl Runs {
         self.iter().map(|(_, run)| run)
     }
 
+    /// The curve of this name: its tag, or the directory and the tag (`events/validation: loss`), as pages tell curves
+    /// of one tag apart.
+    pub fn curve(&self, name: &str) -> Option<&Series> {
+        let of_directory =
+            || name.match_indices(": ").find_map(|(at, gap)| self.get(&name[..at])?.curve(&name[at + gap.len()..]));
+        self.values().find_map(|run| run.curve(name)).or_else(of_directory)
+    }
+
     pub fn get(&self, name: &str) -> Option<&Run> {
         self.find(name).map(|(_, run)| run)
     }

@@ -18,7 +18,7 @@ use super::{
     tx::Tx,
 };
 use lyceum_model::{
-    Clock, Gpu, GroupId, SessionId, SweepId, Timestamp, UserId,
+    Clock, Gpu, GroupId, Model, SessionId, SweepId, Timestamp, UserId,
     job::{Attempt, Task},
     quota::{Class, Reason},
     session::SessionSpec,
@@ -57,6 +57,8 @@ pub struct NewAttempt {
     pub hold: Option<Reason>,
     /// The sweep that a new job is a task of, and its place among the tasks.
     pub place: Option<(SweepId, i64)>,
+    /// The model that a new job trains, with its configuration as JSON, where it is written together with the job.
+    pub model: Option<Box<(Model, String)>>,
 }
 
 /// Why there is an attempt.

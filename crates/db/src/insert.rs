@@ -7,6 +7,7 @@ use super::{
     audit::{Entry, append_audit},
     counted_groups,
     jobs::{ADD_DEPENDENCY, ADD_JOB, ADD_TAG, NEXT_ATTEMPT},
+    models::insert_model,
     search::fold,
     sessions::ADD_EVENT,
     sweeps::RELEASE,
@@ -155,6 +156,18 @@ async fn insert_job(
         .await?;
     for tag in &task.tags {
         tx.query(ADD_TAG).bind(tag).bind(owner).bind(&ids.job).execute().await?;
+    }
+    if let Some((model, config)) = new.job.as_ref().and_then(|job| job.model.as_deref()) {
+        let detail = format!("{} in a sweep", model.name);
+        insert_model(tx, model, config).await?;
+        let noted = Entry {
+            at,
+            actor: &model.owner_name,
+            action: "model.train",
+            subject: &model.id.to_string(),
+            detail: &detail,
+        };
+        append_audit(tx.again(), &noted).await?;
     }
     for after in &task.after {
         tx.query(ADD_DEPENDENCY)

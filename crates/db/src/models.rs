@@ -11,6 +11,7 @@ use super::{
     reading,
     search::{fold, pattern},
     transaction,
+    tx::Tx,
     types::{parse, parse_optional, readable},
     writing,
 };
@@ -138,6 +139,35 @@ const VISIBLE: &str = "(m.owner = $1 OR m.visibility = 'everybody' OR (m.visibil
 
 const TESTS: &str = "SELECT id, model_id, owner, job_id, snapshot, picture, directory, created_at FROM model_tests";
 
+/// Writes a new one in an open transaction, with its job where that is known.
+pub(super) async fn insert_model(tx: &mut Tx<'_>, new: &Model, config: &str) -> Result<()> {
+    let (parent, snapshot) = new.parent.as_ref().map(|(id, file)| (id.to_string(), file.as_str())).unzip();
+    tx.query(
+        "INSERT INTO models (id, owner, name, folded_name, kind, network, config, directory, dataset_id, job_id,
+             state, detail, attempt, metric, best, snapshots, visibility, notes, created_at, changed_at,
+             parent_id, parent_snapshot)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '', 0, '', NULL, 0, $12, '', $13, $13, $14, $15)",
+    )
+    .bind(new.id.to_string())
+    .bind(new.owner.to_string())
+    .bind(&new.name)
+    .bind(fold(&new.name))
+    .bind(&new.kind)
+    .bind(&new.network)
+    .bind(config)
+    .bind(&new.directory)
+    .bind(new.dataset.map(|id| id.to_string()))
+    .bind(new.job.map(|id| id.to_string()))
+    .bind(new.state.as_str())
+    .bind(new.visibility.as_str())
+    .bind(new.created_at.0)
+    .bind(parent)
+    .bind(snapshot)
+    .execute()
+    .await?;
+    Ok(())
+}
+
 impl Db {
     /// Writes a new one; [`super::Error::Unique`] when another request with its key was faster.
     pub async fn add_model(
@@ -148,15 +178,8 @@ impl Db {
         noted: &Entry<'_>,
     ) -> Result<()> {
         let id = new.id.to_string();
-        let (parent, snapshot) = new.parent.as_ref().map(|(id, file)| (id.to_string(), file)).unzip();
         transaction!(self, tx => {
-            query("INSERT INTO models (id, owner, name, folded_name, kind, network, config, directory, dataset_id, job_id,
-                     state, detail, attempt, metric, best, snapshots, visibility, notes, created_at, changed_at,
-                     parent_id, parent_snapshot)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, NULL, $9, '', 0, '', NULL, 0, $10, '', $11, $11, $12, $13)")
-                .bind(&id).bind(new.owner.to_string()).bind(&new.name).bind(fold(&new.name)).bind(&new.kind)
-                .bind(&new.network).bind(config).bind(new.dataset.map(|id| id.to_string())).bind(new.state.as_str())
-                .bind(new.visibility.as_str()).bind(new.created_at.0).bind(parent).bind(snapshot).execute(&mut *tx).await?;
+            insert_model(&mut Tx::from(&mut *tx), new, config).await?;
             if let Some(once) = once {
                 query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&id)
                     .bind(new.created_at.0).execute(&mut *tx).await?;

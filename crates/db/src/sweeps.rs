@@ -18,7 +18,7 @@ use super::{
     types::{parse, readable},
 };
 use lyceum_model::{
-    IdPart, Job, JobId, RunId, Sweep, SweepId, Timestamp, UserId,
+    IdPart, Job, JobId, ModelId, RunId, Sweep, SweepId, Timestamp, UserId,
     hold::Pause,
     sweep::{Plan, SweepState},
 };
@@ -179,6 +179,14 @@ impl Db {
             query_as("SELECT j.id, r.id, r.complete FROM jobs j JOIN runs r ON r.job_id = j.id WHERE j.sweep_id = $1")
                 .bind(id.to_string()).fetch_all(pool).await)?;
         rows.into_iter().map(|(job, run, over)| Ok((parse(&job, "job id")?, parse(&run, "run id")?, over))).collect()
+    }
+
+    /// The models that its jobs train.
+    pub async fn sweep_models(&self, id: SweepId) -> Result<HashMap<JobId, ModelId>> {
+        let rows: Vec<(String, String)> = reading!(self, pool =>
+            query_as("SELECT j.id, m.id FROM jobs j JOIN models m ON m.job_id = j.id WHERE j.sweep_id = $1")
+                .bind(id.to_string()).fetch_all(pool).await)?;
+        rows.into_iter().map(|(job, model)| Ok((parse(&job, "job id")?, parse(&model, "model id")?))).collect()
     }
 
     /// The job that the task at this place has become.

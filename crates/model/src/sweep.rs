@@ -69,6 +69,9 @@ pub struct Plan {
     pub spec: SessionSpec,
     pub metric: Option<Metric>,
     pub tasks: Vec<Settings>,
+    /// The request of a training, where each task trains a model: the parameters are fields of its configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training: Option<serde_json::Value>,
 }
 
 /// In what one task differs from the others.
@@ -248,7 +251,9 @@ impl Plan {
                 }
             }
         }
-        task.variables.extend(settings.values.clone());
+        if self.training.is_none() {
+            task.variables.extend(settings.values.clone());
+        }
         task.part = Some(Part { sweep, index: settings.index, repeat: settings.repeat });
         task
     }
@@ -438,7 +443,7 @@ mod tests {
             tags: Vec::new(),
         };
         let spec = super::super::session::example(super::super::SessionState::Queued).spec;
-        let plan = Plan { task, spec, metric: None, tasks: Vec::new() };
+        let plan = Plan { task, spec, metric: None, tasks: Vec::new(), training: None };
         let settings = Settings { index: 3, repeat: 1, values: [("lr".to_owned(), "0.1".to_owned())].into() };
         let sweep = SweepId::new();
         let told = plan.task(sweep, &settings);

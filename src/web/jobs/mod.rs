@@ -8,7 +8,7 @@ pub(super) mod hardware;
 mod list;
 pub(super) mod pages;
 pub(super) mod routes;
-mod several;
+pub(in crate::web) mod several;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -10,7 +10,7 @@ use crate::{
     web::{error::FieldError, extract::Form, views::SeveralForm},
 };
 
-pub(super) fn read(fields: &Form) -> SeveralForm {
+pub(in crate::web) fn read(fields: &Form) -> SeveralForm {
     let text = |name: &str| fields.get(name).trim().to_owned();
     SeveralForm {
         array: text("array"),
@@ -25,7 +25,7 @@ pub(super) fn read(fields: &Form) -> SeveralForm {
 }
 
 /// The form as the API's request; what cannot be read is a fault of its field.
-pub(super) fn request(form: &SeveralForm, job: JobRequest) -> Result<SweepRequest, Vec<FieldError>> {
+pub(in crate::web) fn request(form: &SeveralForm, job: JobRequest) -> Result<SweepRequest, Vec<FieldError>> {
     let mut faults = Vec::new();
     let mut parameters = BTreeMap::new();
     for line in form.parameters.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -52,7 +52,7 @@ pub(super) fn request(form: &SeveralForm, job: JobRequest) -> Result<SweepReques
     let goal = form.goal.parse().unwrap_or(Goal::Minimum);
     let metric = (!form.metric.is_empty()).then(|| Metric { tag: form.metric.clone(), goal, stop_after_step });
     let array = Some(form.array.clone()).filter(|array| !array.is_empty());
-    Ok(SweepRequest { job, array, parameters, trials, seed: None, repeat, parallel, metric })
+    Ok(SweepRequest { job, training: None, array, parameters, trials, seed: None, repeat, parallel, metric })
 }
 
 #[cfg(test)]

@@ -15,15 +15,17 @@ use super::{NOT_MEASURED, PredictionParameters, form, precisions::PrecisionsView
 use crate::{
     datasets::{self, Contents},
     db::models::{ModelFilter, SORT_COLUMNS},
-    model::{Dataset, DatasetId, DescriptionChanges, Model, ModelId, trained::ModelState},
-    models::{self, Prediction},
+    jobs::JobRequest,
+    model::{Dataset, DatasetId, DescriptionChanges, Model, ModelId, Sweep, trained::ModelState},
+    models::{self, NewModel, Prediction},
     sessions::program_notes,
+    sweeps::SweepRequest,
     web::{
         Portal, columns,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
         href::href,
-        jobs::why_it_waits,
+        jobs::{several, why_it_waits},
         page::{Nav, Page},
         paging::Paging,
         selection,
@@ -168,10 +170,24 @@ pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: 
     let key = Some(typed.idempotency_key.clone()).filter(|key| (1..=255).contains(&key.len()));
     let hash = format!("{id} {typed:?}");
     let once = key.as_deref().map(|key| (key, hash.as_str()));
-    match portal.models.train(user.actor(), &dataset, form::request(&typed, id), once).await {
-        Ok(made) => Ok(Redirect::to(&format!("/models/{}", made.id)).into_response()),
-        Err(error) => refused(&portal, &user, id, typed, error.into()).await,
+    let new = form::request(&typed, id);
+    let started = if typed.several.is_asked() {
+        start_sweep(&portal, &user, &typed, new).await.map(|made| format!("/sweeps/{}", made.id))
+    } else {
+        let made = portal.models.train(user.actor(), &dataset, new, once).await;
+        made.map(|made| format!("/models/{}", made.id)).map_err(Error::from)
+    };
+    match started {
+        Ok(address) => Ok(Redirect::to(&address).into_response()),
+        Err(error) => refused(&portal, &user, id, typed, error).await,
     }
+}
+
+/// Starts the trainings that the form asks for together.
+async fn start_sweep(portal: &Portal, user: &CurrentUser, typed: &ModelForm, new: NewModel) -> Result<Sweep> {
+    let asked = several::request(&typed.several, JobRequest::default()).map_err(Error::invalid)?;
+    let key = Some(typed.idempotency_key.as_str()).filter(|key| (1..=255).contains(&key.len()));
+    Ok(portal.sweeps.submit(user.actor(), SweepRequest { training: Some(new), ..asked }, key).await?)
 }
 
 /// `POST /models/customize`: the form again, with the chosen network as the text of a custom one.
@@ -201,7 +217,16 @@ pub async fn refused(
         return Err(error);
     }
     let dataset = portal.datasets.find(user.actor(), dataset).await?;
-    let errors = error.field_errors().iter().map(views::FieldError::from).collect();
+    let of_form = |fault| {
+        let mut fault = views::FieldError::from(fault);
+        // There is one field for all of them.
+        if let Some(name) = fault.field.strip_prefix("parameters.") {
+            fault.message = format!("{name}: {}", fault.message);
+            "parameters".clone_into(&mut fault.field);
+        }
+        fault
+    };
+    let errors = error.field_errors().iter().map(of_form).collect();
     Ok(error.with_page(Page(new_view(portal, user, &dataset, typed, errors))))
 }
 

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     db::sweeps::{SORT_COLUMNS, SweepFilter},
     model::{
-        JobId, Sweep, SweepId, Timestamp,
+        JobId, ModelId, Sweep, SweepId, Timestamp,
         sweep::{Metric, Settings, SweepKind, SweepState},
     },
     sweeps::{Preview, SweepRequest, TaskProgress, best},
@@ -82,6 +82,9 @@ pub struct TaskView {
     /// The job of the task; null while it is planned.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub job: Option<JobId>,
+    /// The model that it trains, where the sweep is one of trainings.
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub model: Option<ModelId>,
     /// `planned`, the state of its job, or how the job ended: `succeeded`, `failed` or `cancelled`.
     pub state: &'static str,
     pub exit_code: Option<i64>,
@@ -155,6 +158,7 @@ impl From<&TaskProgress> for TaskView {
             repeat: standing.settings.repeat,
             parameters: standing.settings.values.clone(),
             job: standing.job.as_ref().map(|job| job.id),
+            model: standing.model,
             state: standing.word(),
             exit_code: latest.and_then(|latest| latest.exit_code),
             detail: latest.and_then(|latest| latest.detail.clone()),

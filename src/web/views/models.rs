@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     FieldError, LayerTable, LegendLine, LineageRows, ListFrame, MeasuredSplit, Moment, PrecisionsPart, PredictionCard,
-    ScalingTable,
+    ScalingTable, SeveralForm,
 };
 use crate::{
     model::{Model, UserId, trained::ModelState},
@@ -236,6 +236,8 @@ pub struct ModelForm {
     pub nodes: String,
     /// Empty: what is usual.
     pub hours: String,
+    /// Several trainings that differ in some fields.
+    pub several: SeveralForm,
 }
 
 impl ModelForm {
@@ -254,6 +256,7 @@ impl ModelForm {
             gpus: text("0"),
             nodes: String::new(),
             hours: String::new(),
+            several: SeveralForm::default(),
         };
         for field in FIELDS {
             let usual = match schema::rule(field).map(|rule| &rule["default"]) {
@@ -288,6 +291,13 @@ impl ModelForm {
             gpus: get("gpus"),
             nodes: get("nodes"),
             hours: get("hours"),
+            several: SeveralForm {
+                parameters: get("parameters").trim().to_owned(),
+                trials: get("trials").trim().to_owned(),
+                repeat: get("repeat").trim().to_owned(),
+                parallel: get("parallel").trim().to_owned(),
+                ..SeveralForm::default()
+            },
         }
     }
 

@@ -132,6 +132,8 @@ pub struct TaskRow {
     /// In the order of the columns.
     pub values: Vec<String>,
     pub job: Option<String>,
+    /// The page of the model that it trains, else of its job.
+    pub href: Option<String>,
     pub word: &'static str,
     /// The class and the words of its badge.
     pub class: &'static str,
@@ -162,6 +164,11 @@ impl TaskRow {
             repeat: standing.settings.repeat,
             values: parameters.iter().map(value).collect(),
             job: standing.job.as_ref().map(|job| job.id.to_string()),
+            href: match (&standing.model, &standing.job) {
+                (Some(model), _) => Some(format!("/models/{model}")),
+                (None, Some(job)) => Some(format!("/jobs/{}", job.id)),
+                (None, None) => None,
+            },
             word,
             class,
             said,

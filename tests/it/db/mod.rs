@@ -280,7 +280,7 @@ pub fn new_attempt(owner: UserId, name: &str, earlier: Option<Attempt>) -> NewSe
         app: "job".to_owned(),
         name: name.to_owned(),
         idempotency: None,
-        job: Some(NewAttempt { attempt, cause, hold: None, place: None }),
+        job: Some(NewAttempt { attempt, cause, hold: None, place: None, model: None }),
         ..new_session(owner, 0)
     }
 }

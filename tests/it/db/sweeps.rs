@@ -1,6 +1,8 @@
 //! Sweeps on both databases: what one is, how its tasks become jobs, once each and in their order,
 //! its states, and what holds the queue of jobs.
 
+use std::collections::HashMap;
+
 use lyceum::{
     db::{
         Db,
@@ -10,7 +12,7 @@ use lyceum::{
         sweeps::SweepFilter,
     },
     model::{
-        Clock, Sweep, SweepId, SweepState, UserId,
+        Clock, Model, SessionId, Sweep, SweepId, SweepState, UserId,
         hold::Pause,
         job::JobProgram,
         run::{ReadProgress, UnreadAttempt},
@@ -19,8 +21,8 @@ use lyceum::{
 };
 
 use super::{
-    NOTED, START, add_user, asking, begun, exited, new_attempt, new_session, obstacles, on_both, queued, task,
-    whole::assert_consistent,
+    NOTED, START, add_user, asking, begun, exited, models::model, new_attempt, new_session, obstacles, on_both, queued,
+    task, whole::assert_consistent,
 };
 
 pub fn sweep(owner: UserId, name: &str) -> (Sweep, Plan) {
@@ -43,6 +45,7 @@ pub fn sweep(owner: UserId, name: &str) -> (Sweep, Plan) {
         spec: new_session(owner, 0).spec,
         metric: Some(Metric { tag: "loss".to_owned(), goal: Goal::Minimum, stop_after_step: Some(3) }),
         tasks: vec![of(0), of(1)],
+        training: None,
     };
     (sweep, plan)
 }
@@ -131,7 +134,20 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         let found = db.find_sweep(new.id).await.unwrap().unwrap();
         assert_eq!((found.state, &*found.note, found.released), (SweepState::Paused, "why", 1));
         assert!(db.set_sweep_state(new.id, &states, (SweepState::Running, ""), None).await.unwrap());
-        begun(db, &at_place(owner, new.id, 1)).await;
+        // The model that it trains is written with it.
+        let mut second = at_place(owner, new.id, 1);
+        let attempt = second.job.as_mut().unwrap();
+        let trained =
+            Model { job: Some(attempt.attempt.job), directory: "/runs/1".to_owned(), ..model(owner, "a", "#1") };
+        attempt.model = Some(Box::new((trained.clone(), "{}".to_owned())));
+        begun(db, &second).await;
+        assert_eq!(db.find_model(trained.id).await.unwrap(), Some(trained.clone()));
+        let mut late = second.clone();
+        late.id = SessionId::new();
+        late.job.as_mut().unwrap().model = Some(Box::new((model(owner, "a", "late"), "{}".to_owned())));
+        assert_eq!(begin(&late).await, AdmissionOutcome::Overtaken);
+        let of_jobs = db.sweep_models(new.id).await.unwrap();
+        assert_eq!(of_jobs, HashMap::from([(trained.job.unwrap(), trained.id)]), "and only with it");
         let jobs = db.sweep_jobs(new.id).await.unwrap();
         assert_eq!(
             jobs.iter().map(|(place, job)| (*place, job.name.as_str())).collect::<Vec<_>>(),

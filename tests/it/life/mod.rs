@@ -33,6 +33,7 @@ mod results;
 mod sweeps;
 mod systemd;
 pub mod together;
+mod trials;
 mod whole;
 
 use std::{

@@ -70,6 +70,7 @@ pub fn show(word: &Word) -> ShowSweep {
             repeat: 0,
             values: vec![word("0.1"), word("adam")],
             job: (state != "planned").then(|| "0190a1b2-0000-7000-8000-000000000000".to_owned()),
+            href: (state != "planned").then(|| "/jobs/0190a1b2-0000-7000-8000-000000000000".to_owned()),
             word: state,
             class,
             said: if state == "planned" { "Planned" } else { "Running" },

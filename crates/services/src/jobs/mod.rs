@@ -94,6 +94,7 @@ impl Jobs {
             cause: Cause::Submitted(task.into()),
             hold,
             place: None,
+            model: None,
         };
         let id = match self.sessions.begin_attempt(actor, batch, attempt, idempotency).await? {
             AttemptOutcome::Repeated(earlier) => earlier,
@@ -263,7 +264,7 @@ impl Jobs {
         let mut batch = self.sessions.check_batch(actor, like, &shape).await.map_err(in_our_words)?;
         batch.spec.log_directory = logs;
         let attempt = Attempt { job: id, number: job.attempt.saturating_add(1) };
-        let attempt = NewAttempt { attempt, cause: Cause::Resumed, hold: None, place: None };
+        let attempt = NewAttempt { attempt, cause: Cause::Resumed, hold: None, place: None, model: None };
         match self.sessions.begin_attempt(actor, batch, attempt, None).await? {
             AttemptOutcome::Written => self.find(actor, id).await,
             AttemptOutcome::Repeated(_) | AttemptOutcome::Overtaken => {

@@ -19,6 +19,7 @@ pub mod program;
 mod request;
 mod scaling;
 pub mod schema;
+mod trials;
 
 use std::{
     path::{Path, PathBuf},
@@ -28,7 +29,6 @@ use std::{
 use lyceum_db::{self as db, Db, audit::Entry, idempotency::IdempotentRequest, models::ModelFilter};
 use lyceum_model::{
     Clock, Dataset, DatasetState, DescriptionChanges, EndReason, FieldError, Job, Model, ModelId, Role, User,
-    job::Visibility,
     trained::{ModelState, Trained},
 };
 
@@ -54,6 +54,7 @@ pub use preview::{Preview, Sample, Side};
 use request::Checked;
 pub use request::{NewModel, networks, tasks};
 pub use scaling::{Scaled, Scaling};
+pub use trials::Trial;
 
 /// What the service is made of.
 pub struct Models {
@@ -108,42 +109,20 @@ impl Models {
             return Err(Error::Conflict("the dataset is not ready yet"));
         }
         let asked = request::check(dataset, new).map_err(Error::Invalid)?;
-        let script = request::script(&asked);
-        let Checked { name, config, size, .. } = asked;
-        let request =
-            JobRequest { name: Some(name.clone()), script: Some(script), variables: Some(self.variables()), ..size };
+        let (request, name, config) = self.job_request(asked);
         // What cannot be is told before anything is written.
         let home = self.home(user).await?;
         self.jobs.rehearse(actor, request.clone()).await?;
         let parent = self.parent(actor, &config).await?;
-        let now = self.clock.now();
-        let model = Model {
-            id: ModelId::new(),
-            owner: user.id,
-            owner_name: user.name.to_string(),
-            name,
-            kind: config["task"].as_str().unwrap_or(&dataset.kind).to_owned(),
-            network: request::network(&config),
-            directory: String::new(),
-            dataset: Some(dataset.id),
-            job: None,
-            parent,
-            state: ModelState::Training,
-            detail: String::new(),
-            attempt: 0,
-            metric: String::new(),
-            best: None,
-            snapshots: 0,
-            speed: None,
-            precisions_job: None,
-            visibility: Visibility::Private,
-            notes: String::new(),
-            created_at: now,
-            changed_at: now,
-        };
+        let model = self.new_model(user, dataset, name, &config, parent);
         let (subject, detail) = (model.id.to_string(), format!("{} on {}", model.name, dataset.name));
-        let noted =
-            Entry { at: now, actor: user.name.as_str(), action: "model.train", subject: &subject, detail: &detail };
+        let noted = Entry {
+            at: model.created_at,
+            actor: user.name.as_str(),
+            action: "model.train",
+            subject: &subject,
+            detail: &detail,
+        };
         let remembered = once.map(|(key, request_hash)| IdempotentRequest { user: user.id, key, request_hash });
         match self.db.add_model(&model, &config.to_string(), remembered, &noted).await {
             Ok(()) => {}
@@ -180,6 +159,15 @@ impl Models {
             }
             Some(_) => Err(Error::Conflict("this idempotency key was used for a different request; use a new key")),
         }
+    }
+
+    /// The job of a training, with the name and the configuration of its model.
+    fn job_request(&self, asked: Checked) -> (JobRequest, String, serde_json::Value) {
+        let script = request::script(&asked);
+        let Checked { name, config, size, .. } = asked;
+        let request =
+            JobRequest { name: Some(name.clone()), script: Some(script), variables: Some(self.variables()), ..size };
+        (request, name, config)
     }
 
     /// Where Python finds the trainer, and that it looks for nothing where the job starts.
@@ -338,7 +326,10 @@ fn environment_for(is_owner: bool, environment: Option<String>) -> Option<String
 
 /// A job's directory of logs from the top of the file system on.
 fn log_directory(home: &Path, job: &Job) -> String {
-    let below = job.latest.spec.log_directory.as_deref().unwrap_or_default();
+    directory_below(home, job.latest.spec.log_directory.as_deref().unwrap_or_default())
+}
+
+fn directory_below(home: &Path, below: &str) -> String {
     home.join(below.strip_prefix("~/").unwrap_or(below)).to_string_lossy().into_owned()
 }
 

@@ -20,7 +20,7 @@ const DEFAULT_TIME: i64 = 8 * 3600;
 const RESERVED: [&str; 3] = ["name", "output", "data"];
 
 /// A training to start.
-#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewModel)]
 pub struct NewModel {

@@ -46,7 +46,7 @@ impl Sessions {
     async fn retry(&self, job: &Job, task: &Task) -> Result<bool> {
         let attempt = Attempt { job: job.id, number: job.attempt.saturating_add(1) };
         let then = job.latest.ended_at.unwrap_or_else(|| self.clock.now()).plus_seconds(task.retry_wait_seconds);
-        let new = NewAttempt { attempt, cause: Cause::Retried(then), hold: None, place: None };
+        let new = NewAttempt { attempt, cause: Cause::Retried(then), hold: None, place: None, model: None };
         let answer = self.begin_by_itself(job.owner, job.name.clone(), job.latest.spec.clone(), new).await?;
         if matches!(answer, AdmissionOutcome::Judged(Verdict::Admit { .. } | Verdict::Wait(_))) {
             tracing::info!(job.id = %job.id, user.name = %job.owner_name, attempt = attempt.number, "job retried");

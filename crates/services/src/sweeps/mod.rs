@@ -19,16 +19,18 @@ use lyceum_db::{
     sweeps::SweepFilter,
 };
 use lyceum_model::{
-    FieldError, Job, JobId, Loops, Role, RunId, SessionState, Sweep, SweepId,
+    FieldError, Job, JobId, Loops, Model, ModelId, Role, RunId, SessionState, Sweep, SweepId, UserId,
     hold::Outcome,
-    job::Attempt,
+    job::{Attempt, JobProgram},
     loops::Round,
     quota::{Code, Field, Reason, Rule},
     sweep::{Course, Goal, Metric, Plan, Settings, SweepState, behind},
 };
 
 use crate::{
+    datasets::{self, Datasets},
     jobs::{self, Jobs},
+    models::{self, Models, NewModel},
     runs::{self, Extremes, Runs},
     sessions::{self, Actor, Sessions},
 };
@@ -48,6 +50,8 @@ pub struct Sweeps {
     jobs: Arc<Jobs>,
     sessions: Arc<Sessions>,
     runs: Arc<Runs>,
+    datasets: Arc<Datasets>,
+    models: Arc<Models>,
 }
 
 /// One task of a sweep, and how far it is.
@@ -56,6 +60,8 @@ pub struct TaskProgress {
     pub settings: Settings,
     /// The job that it has become.
     pub job: Option<Job>,
+    /// The model that it trains, if it still exists.
+    pub model: Option<ModelId>,
     /// The last step and the best value up to it of what the tasks are compared by.
     pub best: Option<(i64, f64)>,
 }
@@ -79,6 +85,10 @@ pub enum Error {
     Jobs(#[from] jobs::Error),
     #[error("failed to submit or end a task")]
     Sessions(#[from] sessions::Error),
+    #[error("failed to find the dataset")]
+    Datasets(#[from] datasets::Error),
+    #[error("failed to prepare a training")]
+    Models(#[from] models::Error),
     #[error("failed to read curves")]
     Runs(#[from] runs::Error),
     #[error("database error")]
@@ -96,8 +106,14 @@ enum ReleaseOutcome {
 
 impl Sweeps {
     #[must_use]
-    pub fn new(jobs: Arc<Jobs>, sessions: Arc<Sessions>, runs: Arc<Runs>) -> Arc<Self> {
-        Arc::new(Self { db: sessions.db.clone(), jobs, sessions, runs })
+    pub fn new(
+        jobs: Arc<Jobs>,
+        sessions: Arc<Sessions>,
+        runs: Arc<Runs>,
+        datasets: Arc<Datasets>,
+        models: Arc<Models>,
+    ) -> Arc<Self> {
+        Arc::new(Self { db: sessions.db.clone(), jobs, sessions, runs, datasets, models })
     }
 
     /// What would come of a request, with nothing written.
@@ -173,12 +189,17 @@ impl Sweeps {
             Some(metric) => self.bests(sweep.id, metric).await?,
             None => HashMap::new(),
         };
+        let mut models = match &plan.training {
+            Some(_) => self.db.sweep_models(sweep.id).await?,
+            None => HashMap::new(),
+        };
         let mut jobs = self.db.sweep_jobs(sweep.id).await?.into_iter().peekable();
         let mut standings = Vec::with_capacity(plan.tasks.len());
         for (place, settings) in (0_i64..).zip(plan.tasks) {
             let job = jobs.next_if(|(of, _)| *of == place).map(|(_, job)| job);
             let best = job.as_ref().and_then(|job| bests.remove(&job.id));
-            standings.push(TaskProgress { settings, job, best });
+            let model = job.as_ref().and_then(|job| models.remove(&job.id));
+            standings.push(TaskProgress { settings, job, model, best });
         }
         Ok((plan.metric, standings))
     }
@@ -356,13 +377,23 @@ impl Sweeps {
         let Some(settings) = settings else { return Ok(ReleaseOutcome::Later) };
         let id = JobId::new();
         let name = name_of(&sweep.name, settings);
+        let spec = plan.spec(id, &sweep.name, settings);
+        let mut task = plan.task(sweep.id, settings);
+        let mut model = None;
+        if let Some(training) = &plan.training {
+            let directory = spec.log_directory.as_deref().unwrap_or_default();
+            match self.training(sweep.owner, training, name.clone(), settings, (id, directory)).await? {
+                Ok((program, trained)) => (task.work, model) = (program, Some(Box::new(trained))),
+                Err(why) => return Ok(ReleaseOutcome::Never(why)),
+            }
+        }
         let attempt = NewAttempt {
             attempt: Attempt { job: id, number: 1 },
-            cause: Cause::Submitted(plan.task(sweep.id, settings).into()),
+            cause: Cause::Submitted(task.into()),
             hold: None,
             place: Some((sweep.id, place)),
+            model,
         };
-        let spec = plan.spec(id, &sweep.name, settings);
         Ok(match self.sessions.begin_by_itself(sweep.owner, name, spec, attempt).await? {
             AdmissionOutcome::Judged(Verdict::Admit { .. } | Verdict::Wait(_)) => ReleaseOutcome::Done,
             AdmissionOutcome::Judged(Verdict::Refuse(reasons)) => match reasons.into_iter().next() {
@@ -372,6 +403,32 @@ impl Sweeps {
             // Another round was faster.
             AdmissionOutcome::Repeated(_) | AdmissionOutcome::Overtaken => ReleaseOutcome::Later,
         })
+    }
+
+    /// What a task's job runs that trains a model, and that model; or a sentence why it can never be trained.
+    async fn training(
+        &self,
+        owner: UserId,
+        training: &serde_json::Value,
+        name: String,
+        settings: &Settings,
+        (job, directory): (JobId, &str),
+    ) -> Result<Result<(JobProgram, (Model, String)), String>> {
+        let new: NewModel =
+            serde_json::from_value(training.clone()).map_err(|_err| db::Error::Stored("sweep's training"))?;
+        let Some(dataset) = self.db.find_dataset(new.dataset).await? else {
+            return Ok(Err("The dataset was deleted.".to_owned()));
+        };
+        let trial = match self.models.trial(&dataset, &new, name, settings) {
+            Ok(trial) => trial,
+            Err(faults) => return Ok(Err(faults.into_iter().next().map(|fault| fault.message).unwrap_or_default())),
+        };
+        let Some(owner) = self.db.find_user(owner).await? else {
+            return Ok(Err("The user was deleted.".to_owned()));
+        };
+        let program = trial.program();
+        let model = self.models.trial_model(&owner.user, &dataset, trial, job, directory).await?;
+        Ok(Ok((program, model)))
     }
 
     /// Ends the tasks that run and are worse than half of the others were at their step.
@@ -434,7 +491,7 @@ impl Sweeps {
     async fn course(&self, metric: &Metric, run: RunId) -> Result<Arc<Course>> {
         let Metric { tag, goal, .. } = metric.clone();
         let course = move |store: &Store| {
-            let series = store.runs.values().find_map(|run| run.curve(&tag));
+            let series = store.runs.curve(&tag);
             let stretches = series.map(|series| series.by_step(i64::MIN..=i64::MAX, STRETCHES)).unwrap_or_default();
             let range = |stretch: &Bucket| stretch.range.map(|range| (range.min.value, range.max.value));
             Course::new(goal, stretches.iter().map(|stretch| (stretch.last.step, range(stretch))))
@@ -501,6 +558,7 @@ mod tests {
         let of = |index: i64, value: Option<f64>| TaskProgress {
             settings: Settings { index, ..Settings::default() },
             job: None,
+            model: None,
             best: value.map(|value| (1, value)),
         };
         let all = [of(0, None), of(1, Some(0.5)), of(2, Some(0.2)), of(3, Some(0.5)), of(4, Some(0.2))];

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Error, Result, Sweeps};
 use lyceum_model::{
-    FieldError, JobId, Sweep, SweepId,
+    DatasetState, FieldError, JobId, Sweep, SweepId,
     job::{Array, Shape, Task},
     quota::{Field, Limit},
     sweep::{Domain, MAX_TASKS, Metric, Plan, Settings, SweepKind, SweepState, draw, grid, indices},
@@ -16,7 +16,9 @@ use lyceum_model::{
 
 use crate::{
     admission::{DryRun, QuotaStatus},
+    datasets,
     jobs::JobRequest,
+    models::NewModel,
     sessions::Actor,
 };
 
@@ -28,6 +30,10 @@ pub struct SweepRequest {
     /// The job of each task. In its command, `{index}`, `{repeat}` and `{NAME}` of a parameter are replaced. The
     /// parameters are also environment variables.
     pub job: JobRequest,
+    /// A training in place of the job: each task trains a model. The parameters are fields of its configuration, such as
+    /// `learning_rate.base` or `network.name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<NewModel>,
     /// Indices of an array: `0-9`, `1,3,5-7`, `0-20:5`; `%4` after it runs at most four at once. Each task reads its
     /// index from `LYCEUM_ARRAY_INDEX`.
     pub array: Option<String>,
@@ -42,7 +48,8 @@ pub struct SweepRequest {
     pub repeat: Option<i64>,
     /// Maximum number of tasks that are running or pending at the same time. Default: as many as your quota allows.
     pub parallel: Option<i64>,
-    /// The metric that the tasks are compared by.
+    /// The metric that the tasks are compared by. Default: none, and for trainings the one that selects the best
+    /// checkpoint.
     pub metric: Option<Metric>,
 }
 
@@ -188,7 +195,8 @@ impl SweepRequest {
                 *word = word.replace(&format!("{{{name}}}"), value);
             }
         }
-        if !settings.values.is_empty() {
+        // A training has them in its configuration.
+        if !settings.values.is_empty() && self.training.is_none() {
             job.variables.get_or_insert_default().extend(settings.values.clone());
         }
         job
@@ -246,6 +254,8 @@ impl Sweeps {
     pub(super) async fn check(&self, actor: Actor<'_>, request: SweepRequest) -> Result<(Sweep, Plan, Preview)> {
         let seed = request.seed.map_or_else(rand::random, i64::cast_unsigned);
         let (kind, tasks, at_once) = request.tasks(seed).map_err(Error::Invalid)?;
+        let training = request.training.as_ref().map(|new| serde_json::to_value(new).expect("a request is plain data"));
+        let request = self.with_training(actor, request, &tasks).await?;
         let mut faults = Vec::new();
         if request.job.after.as_ref().is_some_and(|after| !after.is_empty()) {
             faults.push(FieldError::new("after", "not_available", "is only for single jobs; omit it"));
@@ -313,7 +323,37 @@ impl Sweeps {
             parallel: preview.parallel,
             created_at: self.sessions.clock.now(),
         };
-        Ok((sweep, Plan { task: Task { array, ..prepared.task }, spec, metric: request.metric, tasks }, preview))
+        let task = Task { array, ..prepared.task };
+        Ok((sweep, Plan { task, spec, metric: request.metric, tasks, training }, preview))
+    }
+}
+
+impl Sweeps {
+    /// The request around the job that trains what the first task says, once the training of every task is checked.
+    async fn with_training(&self, actor: Actor<'_>, request: SweepRequest, tasks: &[Settings]) -> Result<SweepRequest> {
+        let Some(new) = &request.training else { return Ok(request) };
+        let fault = |field, code, message| Err(Error::Invalid(vec![FieldError::new(field, code, message)]));
+        if request.job != JobRequest::default() {
+            return fault("training", "ambiguous", "give a job or a training, not both");
+        }
+        if request.array.is_some() {
+            return fault("array", "not_available", "is only for jobs; give parameters or repeat");
+        }
+        let dataset = match self.datasets.find(actor, new.dataset).await {
+            Err(datasets::Error::NotFound) => return fault("dataset", "not_found", "Dataset not found."),
+            found => found?,
+        };
+        if dataset.state != DatasetState::Ready {
+            return Err(Error::Conflict("the dataset is not ready yet"));
+        }
+        let mut first = None;
+        for settings in tasks {
+            let trial = self.models.trial(&dataset, new, new.name.clone(), settings).map_err(Error::Invalid)?;
+            first.get_or_insert(trial);
+        }
+        let Some(trial) = first else { return Ok(request) };
+        let metric = request.metric.clone().or_else(|| Some(trial.metric()));
+        Ok(SweepRequest { job: trial.request, metric, ..request })
     }
 }
 

@@ -79,7 +79,11 @@ fn tells(digest: &Digest, tag: &str) -> bool {
 }
 
 fn of<'a>(digest: &'a Digest, tag: &str) -> Option<&'a Metric> {
-    digest.metrics.values().find(|metric| metric.tag == tag)
+    let metrics = || digest.metrics.values();
+    // As `lyceum_curves::run::Runs::curve`.
+    let named =
+        |metric: &&Metric| tag.strip_suffix(&*metric.tag).and_then(|run| run.strip_suffix(": ")) == Some(&metric.run);
+    metrics().find(|metric| metric.tag == tag).or_else(|| metrics().find(named))
 }
 
 fn in_digest(digest: &Digest, tag: &str) -> Option<Extremes> {
@@ -88,7 +92,7 @@ fn in_digest(digest: &Digest, tag: &str) -> Option<Extremes> {
 }
 
 fn in_store(store: &Store, tag: &str) -> Option<Extremes> {
-    let series = store.runs.values().find_map(|run| run.curve(tag))?;
+    let series = store.runs.curve(tag)?;
     let all = series.by_step(i64::MIN..=i64::MAX, 1).pop()?;
     let range = all.range?;
     Some(Extremes { last_step: all.last.step, min: range.min.value, max: range.max.value })
@@ -117,6 +121,8 @@ mod tests {
         let few = digest(&[("loss", Some(0.5)), ("bad", None)]);
         assert_eq!(in_digest(&few, "loss"), Some(Extremes { last_step: 9, min: 0.5, max: 1.5 }));
         assert_eq!(in_digest(&few, "bad"), None, "nothing finite");
+        assert_eq!(in_digest(&few, ".: loss"), in_digest(&few, "loss"), "with its directory");
+        assert_eq!(in_digest(&few, "train: loss"), None, "of another directory");
         assert!(tells(&few, "bad") && tells(&few, "none"));
         assert!(!tells(&few, &"x".repeat(201)), "a long name is in no digest");
         let many: Vec<String> = (0..100).map(|n| format!("metric {n}")).collect();

@@ -1,0 +1,212 @@
+//! Trainings of a sweep: one request, some fields of whose configuration are others in each task. A task is checked
+//! like a training of its own before the sweep begins; its model is written together with its job.
+
+use lyceum_model::{
+    Dataset, FieldError, JobId, Model, ModelId, User,
+    job::{JobProgram, Visibility},
+    sweep::{Goal, Metric, Settings},
+    trained::ModelState,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Models, NewModel, Result, directory_below, request, schema};
+use crate::{jobs::JobRequest, sessions::Actor};
+
+/// A training with the values of one task.
+#[derive(Debug)]
+pub struct Trial {
+    name: String,
+    config: Value,
+    /// Of the job that trains it.
+    pub request: JobRequest,
+}
+
+impl Trial {
+    /// What its job runs.
+    #[must_use]
+    pub fn program(&self) -> JobProgram {
+        JobProgram::Script(self.request.script.clone().unwrap_or_default())
+    }
+
+    /// The metric that selects the best checkpoint, as the trainer's curves call it (docs/trainer.md).
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        let (tag, goal) = match self.config["task"].as_str().unwrap_or_default() {
+            "segmentation" => ("iou", Goal::Maximum),
+            "detection" => ("map50_95", Goal::Maximum),
+            "regression" => ("mae", Goal::Minimum),
+            "reconstruction" => ("psnr", Goal::Maximum),
+            _ => ("accuracy", Goal::Maximum),
+        };
+        Metric { tag: format!("events/validation: {tag}"), goal, stop_after_step: None }
+    }
+}
+
+impl Models {
+    /// Checks the training of one task. A fault of a value is one of `parameters.NAME`.
+    pub fn trial(
+        &self,
+        dataset: &Dataset,
+        new: &NewModel,
+        name: String,
+        settings: &Settings,
+    ) -> Result<Trial, Vec<FieldError>> {
+        let asked = request::check(dataset, with_values(new, name, settings)).map_err(|faults| {
+            let of_parameter = |fault: FieldError| {
+                let name = fault.field.strip_prefix("config.").filter(|name| settings.values.contains_key(*name));
+                let field = name.map_or_else(|| fault.field.clone(), |name| format!("parameters.{name}"));
+                FieldError { field, ..fault }
+            };
+            faults.into_iter().map(of_parameter).collect::<Vec<_>>()
+        })?;
+        let (request, name, config) = self.job_request(asked);
+        Ok(Trial { name, config, request })
+    }
+
+    /// The model of a task and its configuration, to be written with the job that trains it.
+    pub async fn trial_model(
+        &self,
+        owner: &User,
+        dataset: &Dataset,
+        trial: Trial,
+        job: JobId,
+        log_directory: &str,
+    ) -> Result<(Model, String)> {
+        let home = self.home(owner).await?;
+        let parent = self.parent(Actor { user: owner }, &trial.config).await?;
+        let model = Model {
+            job: Some(job),
+            directory: directory_below(&home, log_directory),
+            ..self.new_model(owner, dataset, trial.name, &trial.config, parent)
+        };
+        Ok((model, trial.config.to_string()))
+    }
+
+    /// A model that nothing has been learnt in yet.
+    pub(super) fn new_model(
+        &self,
+        owner: &User,
+        dataset: &Dataset,
+        name: String,
+        config: &Value,
+        parent: Option<(ModelId, String)>,
+    ) -> Model {
+        let now = self.clock.now();
+        Model {
+            id: ModelId::new(),
+            owner: owner.id,
+            owner_name: owner.name.to_string(),
+            name,
+            kind: config["task"].as_str().unwrap_or(&dataset.kind).to_owned(),
+            network: request::network(config),
+            directory: String::new(),
+            dataset: Some(dataset.id),
+            job: None,
+            parent,
+            state: ModelState::Training,
+            detail: String::new(),
+            attempt: 0,
+            metric: String::new(),
+            best: None,
+            snapshots: 0,
+            speed: None,
+            precisions_job: None,
+            visibility: Visibility::Private,
+            notes: String::new(),
+            created_at: now,
+            changed_at: now,
+        }
+    }
+}
+
+/// The request as one task has it. A repetition differs by its seed, or it would give the same again.
+fn with_values(new: &NewModel, name: String, settings: &Settings) -> NewModel {
+    let mut new = NewModel { name, ..new.clone() };
+    let mut put = |path: &str, value: Value| {
+        if new.config.is_null() {
+            new.config = json!({});
+        }
+        if let Some(fields) = new.config.as_object_mut() {
+            put(fields, path, value);
+        }
+    };
+    for (path, text) in &settings.values {
+        put(path, read(path, text));
+    }
+    if settings.repeat > 0 && !settings.values.contains_key("seed") {
+        let usual = schema::rule("seed").and_then(|rule| rule["default"].as_i64()).unwrap_or_default();
+        let seed = new.config["seed"].as_i64().unwrap_or(usual);
+        new.config["seed"] = json!(seed.saturating_add(settings.repeat));
+    }
+    new
+}
+
+/// Sets a field by its path: `learning_rate.base`. What is no object on the way becomes one.
+fn put(fields: &mut Map<String, Value>, path: &str, value: Value) {
+    let Some((outer, inner)) = path.split_once('.') else {
+        fields.insert(path.to_owned(), value);
+        return;
+    };
+    let place = fields.entry(outer).or_insert_with(|| json!({}));
+    if !place.is_object() {
+        *place = json!({});
+    }
+    if let Some(fields) = place.as_object_mut() {
+        put(fields, inner, value);
+    }
+}
+
+/// A value as the trainer's schema wants it; what does not fit stays text, and is a fault there.
+fn read(path: &str, text: &str) -> Value {
+    let number = || match text.parse::<i64>() {
+        Ok(whole) => json!(whole),
+        Err(_) => text.parse::<f64>().map_or_else(|_| json!(text), |number| json!(number)),
+    };
+    match schema::rule(path).map_or("", |rule| rule["type"].as_str().unwrap_or_default()) {
+        "string" => json!(text),
+        "boolean" => text.parse::<bool>().map_or_else(|_| json!(text), |flag| json!(flag)),
+        _ => number(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn settings(values: &[(&str, &str)], repeat: i64) -> Settings {
+        let values: BTreeMap<_, _> =
+            values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Settings { index: 0, repeat, values }
+    }
+
+    fn new(config: &Value) -> NewModel {
+        serde_json::from_value(json!({"name": "a", "dataset": lyceum_model::DatasetId::new(), "config": config}))
+            .unwrap()
+    }
+
+    #[test]
+    fn values_take_their_place_in_the_configuration() {
+        let values =
+            [("learning_rate.base", "0.01"), ("network.name", "lenet"), ("batch_size", "32"), ("devices", "all")];
+        let base = json!({"learning_rate": {"policy": "step"}, "batch_size": 8});
+        let of_task = with_values(&new(&base), "a #3".to_owned(), &settings(&values, 0));
+        let expected = json!({"learning_rate": {"policy": "step", "base": 0.01}, "network": {"name": "lenet"},
+            "batch_size": 32, "devices": "all"});
+        assert_eq!((of_task.name.as_str(), of_task.config), ("a #3", expected));
+        let nothing = with_values(&new(&Value::Null), "a".to_owned(), &settings(&[("epochs", "many")], 0));
+        assert_eq!(nothing.config, json!({"epochs": "many"}), "left for the check");
+    }
+
+    #[test]
+    fn repetitions_have_seeds_of_their_own() {
+        let seed = |config: Value, values: &[(&str, &str)], repeat| {
+            with_values(&new(&config), "a".to_owned(), &settings(values, repeat)).config["seed"].clone()
+        };
+        assert_eq!(seed(json!({"seed": 7}), &[], 0), json!(7));
+        assert_eq!(seed(json!({"seed": 7}), &[], 2), json!(9));
+        assert_ne!(seed(json!({}), &[], 1), seed(json!({}), &[], 2));
+        assert_eq!(seed(json!({}), &[("seed", "3")], 2), json!(3), "chosen");
+    }
+}
