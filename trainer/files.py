@@ -49,6 +49,20 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(plain(value), indent=2) + "\n")
 
 
+def write_hyperparameters(path: Path, config: dict[str, Any]) -> None:
+    """Writes what a training was configured with where curves are read, as `hparams.yaml`: one level, the names joined
+    by dots. JSON is YAML. Where the training was and what its files are called is left out, and lists."""
+
+    def level(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+        for name, value in values.items():
+            if isinstance(value, dict):
+                yield from level(value, f"{prefix}{name}.")
+            elif isinstance(value, bool | int | float | str):
+                yield f"{prefix}{name}", value
+
+    write_json(path, dict(level({name: config[name] for name in config if name not in ("name", "output", "data")})))
+
+
 def write_rows(path: Path, header: list[str], rows: Iterable[Iterable[Any]]) -> None:
     """A CSV file after RFC 4180 with LF ends."""
 

@@ -20,7 +20,7 @@ from .config import METRICS, Config
 from .data import Data
 from .errors import DIVERGED, DONE, TERMINATED, Stop, bad_config, bad_data
 from .events import Nowhere, Writer
-from .files import write_json, write_program, write_rows, write_text
+from .files import write_hyperparameters, write_json, write_program, write_rows, write_text
 from .progress import say
 from .speed import Speed
 from .together import Place
@@ -206,6 +206,8 @@ class _Training:
         writer = Writer if self.place.leads else Nowhere
         self.train_events = writer(self.output / "events" / "train", begin)
         self.val_events = writer(self.output / "events" / "validation", begin)
+        if self.place.leads:
+            write_hyperparameters(self.output / "events" / "train" / "hparams.yaml", self.config)
         self.began, self.begun_at, self.said = time.monotonic(), self.step, 0.0
         code = DONE
         try:

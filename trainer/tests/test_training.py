@@ -52,6 +52,13 @@ def test_the_evaluation_is_what_the_predictions_come_to(lenet, split):
     assert worst[0]["path"] == max(predictions, key=lambda row: float(row["loss"]))["path"]
 
 
+def test_the_configuration_is_told_beside_the_curves(lenet):
+    told = json.loads((lenet / "events/train/hparams.yaml").read_text())
+    assert told["network.name"] == "lenet" and told["epochs"] == LENET["epochs"]
+    assert told["learning_rate.base"] == LENET["learning_rate"]["base"] and "output" not in told
+    assert not any(isinstance(value, dict | list) for value in told.values())
+
+
 def test_curves_and_snapshots_say_the_same(lenet):
     index = json.loads((lenet / "checkpoints/index.json").read_text())
     curve = series(lenet / "events/validation", "accuracy")

@@ -31,13 +31,14 @@ impl Trial {
     /// The metric that selects the best checkpoint, as the trainer's curves call it (docs/trainer.md).
     #[must_use]
     pub fn metric(&self) -> Metric {
-        let (tag, goal) = match self.config["task"].as_str().unwrap_or_default() {
-            "segmentation" => ("iou", Goal::Maximum),
-            "detection" => ("map50_95", Goal::Maximum),
-            "regression" => ("mae", Goal::Minimum),
-            "reconstruction" => ("psnr", Goal::Maximum),
-            _ => ("accuracy", Goal::Maximum),
-        };
+        let chosen = self.config["metric"].as_str().filter(|metric| *metric != "auto");
+        let tag = chosen.unwrap_or_else(|| match self.config["task"].as_str().unwrap_or_default() {
+            "segmentation" => "iou",
+            "detection" => "map50_95",
+            "regression" | "reconstruction" => "loss",
+            _ => "accuracy",
+        });
+        let goal = if ["loss", "mae", "mse", "rmse"].contains(&tag) { Goal::Minimum } else { Goal::Maximum };
         Metric { tag: format!("events/validation: {tag}"), goal, stop_after_step: None }
     }
 }
