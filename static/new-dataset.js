@@ -14,16 +14,31 @@ function show() {
   for (const field of $$(".split-field", form)) field.hidden = value("splits") !== "folders";
 }
 
-// A standard set is built as published, unless somebody changes what this fills in.
+const state = (field) => (field.type === "checkbox" ? field.checked : field.value);
+const assign = (field, value) => (field.type === "checkbox" ? (field.checked = value) : (field.value = value));
+// What stood in the fields that a standard set has filled in, and what it put there.
+const filled = new Map();
+
+// A standard set is built as published, unless somebody changes what this fills in. Another source gets back what
+// stood there.
 function fill() {
+  if (source() !== "standard") {
+    for (const [field, [before, put]] of filled) if (state(field) === put) assign(field, before);
+    filled.clear();
+    return;
+  }
   const set = $("#set", form).selectedOptions[0];
-  if (source() !== "standard" || !set) return;
-  for (const name of ["width", "height"]) $(`#${name}`, form).value = set.dataset.side;
-  $("#channels", form).value = set.dataset.channels;
-  $("#validation_percent", form).value = "10";
-  $('[name="keep_duplicates"]', form).checked = true;
+  if (!set) return;
+  const put = (field, wanted) => {
+    filled.set(field, [filled.has(field) ? filled.get(field)[0] : state(field), wanted]);
+    assign(field, wanted);
+  };
+  for (const name of ["width", "height"]) put($(`#${name}`, form), set.dataset.side);
+  put($("#channels", form), set.dataset.channels);
+  put($("#validation_percent", form), "10");
+  put($('[name="keep_duplicates"]', form), true);
   const titles = [...$("#set", form).options].map((option) => option.textContent);
-  if (!value("name") || titles.includes(value("name"))) $("#name", form).value = set.textContent;
+  if (!value("name") || titles.includes(value("name"))) put($("#name", form), set.textContent);
 }
 
 let timer = null;

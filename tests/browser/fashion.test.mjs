@@ -45,6 +45,12 @@ test("a standard set is created as published by one click, and a second click sa
   await page.goto(`${portal.url}/datasets/new`);
   await page.getByText("70000 greyscale images of 28 × 28 pixels in 10 classes").first().waitFor();
   await browser.examine(person, "dataset-new-standard");
+  const filled = async (source) => {
+    await page.locator(`input[type="radio"][name="source"][value="${source}"]`).check({ force: true });
+    return [await page.getByLabel("Width").inputValue(), await page.getByLabel("Name", { exact: true }).inputValue()];
+  };
+  assert.equal((await filled("standard"))[0], "28");
+  assert.deepEqual(await filled("folder"), ["128", ""], "what stood there before");
   await page.getByRole("button", { name: "Create Fashion-MNIST" }).click();
   await page.waitForURL(/\/datasets\/[0-9a-f-]{36}$/);
   await browser.appears(page, page.locator(".page .state", { hasText: "ready" }), 240, "that it is ready");
