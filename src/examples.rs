@@ -144,7 +144,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("image credentials remove", &["image credentials remove nvcr.io"]),
     ("image remove", &["image remove pytorch-26.10"]),
     ("quota", &["quota", "quota --json"]),
-    ("usage", &["usage --by day --from 2030-01-01", "usage --by group --whose managed -o csv"]),
+    ("usage", &["usage --by day --from 2030-01-01", "usage --by group,user --whose managed -o csv"]),
     ("audit", &["audit", "audit --from 1201 --json > audit.jsonl"]),
     // A site as a file, requests and contexts.
     ("apply", &["apply -f site.yaml", "apply --schema > site.schema.json"]),

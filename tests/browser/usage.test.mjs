@@ -2,6 +2,7 @@
 // ended is found, filtered and saved; an administrator sees who used how much. In pictures too.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 
 import * as browser from "./browser.mjs";
@@ -99,6 +100,13 @@ test("an administrator sees who used how much", async () => {
   assert.match(page.url(), /sort=cpus/);
   await browser.photograph(page, "usage-compare");
   await browser.assertAccessible(page, "usage-compare");
+  const [table] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "group and user" }).click(),
+  ]);
+  const lines = readFileSync(await table.path(), "utf8").split("\r\n");
+  assert.equal(lines[0], '"group","user","gpu_seconds","cpu_seconds","sessions"');
+  assert.match(lines[1], new RegExp(`^"","${una.name}",`));
   await page.getByRole("link", { name: "GPU model" }).click();
   await page.getByText("No usage in this period.").waitFor();
   browser.assertNoFaults(person);

@@ -101,6 +101,26 @@ async fn a_manager_sees_what_is_charged_to_their_groups() {
 
     let seen = get(&room.bob, "usage?whose=managed&by=user").await;
     assert_eq!(seen["items"], json!([{ "name": "ada", "gpu_seconds": 0, "cpu_seconds": 3600, "sessions": 1 }]));
+    // Both of ada's earlier hours were charged to nobody, though she is in the group now.
+    let pairs = get(&room.boss, "usage?by=group,user").await;
+    let told = |answer: &Value| -> Vec<(Value, Value, Value)> {
+        let rows = answer["items"].as_array().unwrap().iter();
+        rows.map(|row| (row["group"].clone(), row["name"].clone(), row["cpu_seconds"].clone())).collect()
+    };
+    let row = |group: &str, name: &str, seconds| (json!(group), json!(name), json!(seconds));
+    assert_eq!(told(&pairs), [row("", "ada", 7200), row("", "bob", 3600), row("vision", "ada", 3600)]);
+    let first = get(&room.boss, "usage?by=group,user&limit=2").await;
+    let rest = get(&room.boss, &format!("usage?by=group,user&cursor={}", first["next_cursor"].as_str().unwrap())).await;
+    assert_eq!((told(&rest), &rest["by"]), (vec![row("vision", "ada", 3600)], &json!("group,user")));
+    let months = get(&room.boss, "usage?by=group,month").await;
+    let month = months["items"][0]["name"].as_str().unwrap();
+    assert_eq!(told(&months), [row("", month, 10_800), row("vision", month, 3600)]);
+    assert_eq!(get(&room.bob, "usage?by=group,month&whose=managed").await["items"].as_array().unwrap().len(), 1);
+    assert_eq!(room.boss.get("/api/v1/usage?by=user,group").await.status(), 422);
+    assert_eq!(get(&room.boss, "usage?by=month").await["items"][0]["name"], month);
+    let table = download(&room.bob, "/usage/compare/table?by=group%2Cuser").await;
+    let head = "\"group\",\"user\",\"gpu_seconds\",\"cpu_seconds\",\"sessions\"\r\n";
+    assert_eq!(table, format!("{head}\"vision\",\"ada\",\"0\",\"3600\",\"1\"\r\n"));
     assert_eq!(room.bob.get("/api/v1/usage?whose=everybody").await.status(), 403);
     assert_eq!(get(&room.bob, "usage").await["items"][0]["name"], "bob", "without a word one's own");
     let shown = page(&room.bob, "/usage/compare").await;

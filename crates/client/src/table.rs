@@ -288,12 +288,14 @@ pub fn usage(by: &str, answer: &UsageAnswer) -> String {
         return "no usage in this period\n".to_owned();
     }
     let hours = |seconds: i64| human_hours(seconds.saturating_mul(1000));
-    let head = [by.to_uppercase().replace('_', " "), "GPU-HOURS".into(), "CORE-HOURS".into(), "SESSIONS".into()];
+    let head = by.split(',').map(|word| word.to_uppercase().replace('_', " "));
+    let head = head.chain(["GPU-HOURS", "CORE-HOURS", "SESSIONS"].map(str::to_owned)).collect();
     let row = |row: &UsageRow| {
-        let name = if row.name.is_empty() { "-".to_owned() } else { harmless(&row.name) };
-        vec![name, hours(row.gpu_seconds), hours(row.cpu_seconds), row.sessions.to_string()]
+        let name = |name: &String| if name.is_empty() { "-".to_owned() } else { harmless(name) };
+        let numbers = [hours(row.gpu_seconds), hours(row.cpu_seconds), row.sessions.to_string()];
+        row.group.iter().chain([&row.name]).map(name).chain(numbers).collect()
     };
-    let mut text = columns(&std::iter::once(head.to_vec()).chain(rows.iter().map(row)).collect::<Vec<_>>());
+    let mut text = columns(&std::iter::once(head).chain(rows.iter().map(row)).collect::<Vec<_>>());
     let shell = &answer.from_shell;
     if shell.jobs > 0 {
         let (gpus, cpus) = (hours(shell.gpu_seconds), hours(shell.cpu_seconds));

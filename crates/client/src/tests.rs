@@ -321,10 +321,12 @@ async fn usage_is_asked_for_in_moments_and_told_in_hours() {
         serde_json::from_str(&told(&["--json", "--to", "2030-01-31T08:00:00+01:00"]).await.unwrap()).unwrap();
     assert_eq!(json["items"][0]["gpu_seconds"], 5400);
     assert!(portal.requests()[1].contains("?to=2030-01-31T07%3A00%3A00Z&by=user&limit=500 HTTP"));
+    told(&["--by", "group,month"]).await.unwrap();
+    assert!(portal.requests().remove(2).contains("by=group%2Cmonth&"));
     for wrong in [&["--by", "cpu"][..], &["--from", "yesterday"], &["--to", "2030-02-30"], &["--whose", "bob"]] {
         assert!(told(wrong).await.is_err(), "{wrong:?}");
     }
-    assert_eq!(portal.requests().len(), 2);
+    assert_eq!(portal.requests().len(), 3);
 }
 
 #[tokio::test]

@@ -46,6 +46,13 @@ pub enum Grouping {
     GpuModel,
     Day,
     Week,
+    Month,
+    /// What each group was charged, by user
+    #[value(name = "group,user")]
+    GroupUser,
+    /// What each group was charged, by month
+    #[value(name = "group,month")]
+    GroupMonth,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -75,6 +82,9 @@ pub struct FromShell {
 
 #[derive(Debug, Deserialize)]
 pub struct UsageRow {
+    /// Only where users or months of groups are listed.
+    #[serde(default)]
+    pub group: Option<String>,
     pub name: String,
     pub gpu_seconds: i64,
     pub cpu_seconds: i64,

@@ -12,10 +12,10 @@ use sqlx::{FromRow, query_as, query_scalar};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::{Db, Json, Result, reading};
-pub use lyceum_model::ledger::{UsageGrouping, UsedIn};
+pub use lyceum_model::ledger::{UsageGrouping, UsageSum, UsedIn};
 use lyceum_model::{
     Gpu, Timestamp, UserId,
-    ledger::{Ledger, LedgerAllocation, UsageScope, UsageSum},
+    ledger::{Ledger, LedgerAllocation, UsageScope},
     quota::ConsumedTime,
     timeline::Span,
 };
@@ -185,10 +185,7 @@ impl Db {
                 let mut named: BTreeMap<(&Arc<str>, &Arc<str>), UsageSum> = BTreeMap::new();
                 for (_, id, sum) in sums.each {
                     let key = groups.get(&**id).map_or((&nobody, &nobody), |name| (id, name));
-                    let all = named.entry(key).or_default();
-                    all.spent.gpu_milliseconds += sum.spent.gpu_milliseconds;
-                    all.spent.cpu_milliseconds += sum.spent.cpu_milliseconds;
-                    all.sessions += sum.sessions;
+                    named.entry(key).or_default().merge(&sum);
                 }
                 list(named.into_iter().map(|((id, name), sum)| (id, name, sum)).collect(), asked)
             }
@@ -205,6 +202,42 @@ impl Db {
     pub async fn used_in(&self, whose: UsageOwner, spans: &[Span]) -> Result<Vec<UsedIn>> {
         let of = self.of(whose).await?;
         Ok(self.cache().await?.ledger.spans(&of, spans))
+    }
+
+    /// Returns what each user used of what was charged to each group, with the names of group and user, in their order.
+    /// The group's is empty where none was charged, or it is gone.
+    pub async fn used_by_group_and_user(
+        &self,
+        whose: UsageOwner,
+        from: Timestamp,
+        to: Timestamp,
+        now: Timestamp,
+    ) -> Result<Vec<(Arc<str>, Arc<str>, UsageSum)>> {
+        let (of, groups) = (self.of(whose).await?, self.group_names().await?);
+        let told = self.cache().await?;
+        let mut named: BTreeMap<(Arc<str>, Arc<str>), UsageSum> = BTreeMap::new();
+        for (group, owner, sum) in told.ledger.sums_by_group_and_owner(&of, from, to, now) {
+            let group = groups.get(&**group).cloned().unwrap_or_default();
+            named.entry((group, told.names[owner].clone())).or_default().merge(&sum);
+        }
+        Ok(named.into_iter().map(|((group, user), sum)| (group, user, sum)).collect())
+    }
+
+    /// Returns what was charged to each group in each span in which it used something, with its name as above. As to
+    /// the spans, see [`Db::used_in`].
+    pub async fn used_by_group_in(&self, whose: UsageOwner, spans: &[Span]) -> Result<Vec<(Arc<str>, UsedIn)>> {
+        let (of, groups) = (self.of(whose).await?, self.group_names().await?);
+        let told = self.cache().await?;
+        let mut named: BTreeMap<(Arc<str>, usize), UsedIn> = BTreeMap::new();
+        for (group, used) in told.ledger.group_spans(&of, spans) {
+            let group = groups.get(&**group).cloned().unwrap_or_default();
+            for (place, used) in used.into_iter().enumerate() {
+                if used.spent != ConsumedTime::default() || used.sessions > 0 {
+                    named.entry((group.clone(), place)).and_modify(|sum| sum.merge(&used)).or_insert(used);
+                }
+            }
+        }
+        Ok(named.into_iter().map(|((group, _), used)| (group, used)).collect())
     }
 
     /// What jobs from a shell used in a time; what runs counts until now.

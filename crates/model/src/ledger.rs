@@ -187,28 +187,70 @@ impl Ledger {
         UsageSums { each: used.map(|(place, (sum, word))| (place, word, sum)).collect(), from_shell }
     }
 
+    /// Returns what each owner (by place in [`Ledger::owners`]) used between two moments of what was charged to each
+    /// group. Each allocation counts once: in the group that was charged, whichever others its owner belongs to.
+    #[must_use]
+    pub fn sums_by_group_and_owner(
+        &self,
+        of: &UsageScope,
+        from: Timestamp,
+        to: Timestamp,
+        now: Timestamp,
+    ) -> Vec<(&Arc<str>, usize, UsageSum)> {
+        let (mut sums, mut seen) = (HashMap::<_, UsageSum>::new(), HashSet::new());
+        for line in self.lines(of) {
+            let part = line.part(from, to, now);
+            if part > 0 {
+                sums.entry((line.group, line.owner)).or_default().add(line, part, &mut seen);
+            }
+        }
+        sums.into_iter().map(|((group, owner), sum)| (&self.groups.all[group as usize], owner as usize, sum)).collect()
+    }
+
     /// What was used in each span. They follow one another, and none reaches beyond now, up to
     /// which what is held still counts.
     #[must_use]
     pub fn spans(&self, of: &UsageScope, spans: &[Span]) -> Vec<UsedIn> {
-        let mut used: Vec<UsedIn> =
+        self.spans_by(of, spans, 1, |_| 0).remove(0)
+    }
+
+    /// The same of what was charged to each group.
+    #[must_use]
+    pub fn group_spans(&self, of: &UsageScope, spans: &[Span]) -> Vec<(&Arc<str>, Vec<UsedIn>)> {
+        let used = self.spans_by(of, spans, self.groups.all.len(), |line| line.group as usize);
+        self.groups.all.iter().zip(used).collect()
+    }
+
+    /// What was used in each span, for each of so many keys.
+    fn spans_by(
+        &self,
+        of: &UsageScope,
+        spans: &[Span],
+        keys: usize,
+        key: impl Fn(&LedgerEntry) -> usize,
+    ) -> Vec<Vec<UsedIn>> {
+        let nothing =
             spans.iter().map(|span| UsedIn { span: *span, spent: ConsumedTime::default(), sessions: 0 }).collect();
-        let mut first: HashMap<u32, i64> = HashMap::new();
+        let mut used: Vec<Vec<UsedIn>> = vec![nothing; keys];
+        let mut first: HashMap<u32, (i64, usize)> = HashMap::new();
         let mut near = 0;
         for line in self.lines(of) {
-            let (from, to) = (Timestamp(line.from), Timestamp(line.to));
+            let (from, to, key) = (Timestamp(line.from), Timestamp(line.to), key(line));
             near = timeline::first_after(spans, from, near);
             timeline::overlaps(spans, near, from, to, |place, part| {
-                timeline::add(&mut used[place].spent, (line.gpus, line.cpus), part);
+                timeline::add(&mut used[key][place].spent, (line.gpus, line.cpus), part);
             });
             if line.session != ALONE {
-                first.entry(line.session).and_modify(|at| *at = line.from.min(*at)).or_insert(line.from);
+                let begun = (line.from, key);
+                first.entry(line.session).and_modify(|first| *first = begun.min(*first)).or_insert(begun);
             } else if let Some(place) = timeline::place(spans, from, near) {
-                used[place].sessions += 1;
+                used[key][place].sessions += 1;
             }
         }
-        for place in first.into_values().filter_map(|from| timeline::place(spans, Timestamp(from), near)) {
-            used[place].sessions += 1;
+        for (from, key) in first.into_values() {
+            if let Some(place) = timeline::place(spans, Timestamp(from), near) {
+                used[key][place].sessions += 1;
+            }
         }
         used
     }
@@ -229,7 +271,24 @@ impl Ledger {
     }
 }
 
+impl UsedIn {
+    /// Adds what was used in the same span.
+    pub fn merge(&mut self, other: &Self) {
+        self.spent.gpu_milliseconds = self.spent.gpu_milliseconds.saturating_add(other.spent.gpu_milliseconds);
+        self.spent.cpu_milliseconds = self.spent.cpu_milliseconds.saturating_add(other.spent.cpu_milliseconds);
+        self.sessions += other.sessions;
+    }
+}
+
 impl UsageSum {
+    /// Adds what other sessions used.
+    pub fn merge(&mut self, other: &Self) {
+        self.spent.gpu_milliseconds = self.spent.gpu_milliseconds.saturating_add(other.spent.gpu_milliseconds);
+        self.spent.cpu_milliseconds = self.spent.cpu_milliseconds.saturating_add(other.spent.cpu_milliseconds);
+        self.milliseconds = self.milliseconds.saturating_add(other.milliseconds);
+        self.sessions += other.sessions;
+    }
+
     /// Adds a part of an allocation (milliseconds); `seen` are the sessions that count already.
     fn add(&mut self, line: &LedgerEntry, part: i64, seen: &mut HashSet<u32>) {
         timeline::add(&mut self.spent, (line.gpus, line.cpus), part);
@@ -268,6 +327,8 @@ impl StringTable {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -385,6 +446,18 @@ mod tests {
             let mut each: Vec<(&str, UsageSum)> = told.each.into_iter().map(|(_, key, sum)| (&**key, sum)).collect();
             each.sort_by_key(|(key, _)| *key);
             prop_assert_eq!((each, told.from_shell), (counted, from_shell));
+
+            // By group and owner it comes to the same as by either of them alone.
+            let pairs = ledger.sums_by_group_and_owner(&of, Timestamp(from), Timestamp(to), Timestamp(now));
+            for by in [UsageGrouping::User, UsageGrouping::Group] {
+                let mut sums: BTreeMap<&str, UsageSum> = BTreeMap::new();
+                for (group, owner, sum) in &pairs {
+                    let key = if by == UsageGrouping::User { &ledger.owners()[*owner] } else { *group };
+                    sums.entry(&**key).or_default().merge(sum);
+                }
+                let alone = ledger.sums(by, &of, Timestamp(from), Timestamp(to), Timestamp(now)).each;
+                prop_assert_eq!(sums, alone.into_iter().map(|(_, key, sum)| (&**key, sum)).collect::<BTreeMap<_, _>>());
+            }
         }
 
         /// In spans of any length, too; a session begins where it begins first.
@@ -397,7 +470,14 @@ mod tests {
                 let from = spans.last().map_or(Timestamp(from), |span| span.to);
                 spans.push(Span { from, to: Timestamp(from.0 + length), date: jiff::civil::Date::ZERO });
             }
-            for used in ledger.spans(&UsageScope::Everybody, &spans) {
+            // Groups together come to the same, since a session is charged to one.
+            let mut together = ledger.spans(&UsageScope::Everybody, &[]);
+            for (_, used) in ledger.group_spans(&UsageScope::Everybody, &spans) {
+                if together.is_empty() { together = used; } else { together.iter_mut().zip(&used).for_each(|(sum, used)| sum.merge(used)); }
+            }
+            let whole = ledger.spans(&UsageScope::Everybody, &spans);
+            prop_assert!(together.is_empty() || together == whole);
+            for used in whole {
                 let within = |at: &i64| (used.span.from.0..used.span.to.0).contains(at);
                 let mut spent = ConsumedTime::default();
                 for (_, held) in &all {

@@ -1,4 +1,4 @@
-//! Time cut into the days or weeks of a calendar, and which parts of an allocation's time lie in
+//! Time cut into the days, weeks or months of a calendar, and which parts of an allocation's time lie in
 //! which of them. What is summed up of it is `ledger`'s business, how it is drawn is `web`'s.
 
 use jiff::{
@@ -15,6 +15,7 @@ pub enum Step {
     Day,
     /// From Monday.
     Week,
+    Month,
 }
 
 /// A part of the timeline: from a moment on, and up to another.
@@ -22,11 +23,11 @@ pub enum Step {
 pub struct Span {
     pub from: Timestamp,
     pub to: Timestamp,
-    /// The day that it belongs to there, or the Monday of its week.
+    /// The day that it belongs to there, the Monday of its week, or the first of its month.
     pub date: Date,
 }
 
-/// The time from `from` up to `to`, cut at midnights (or those before Mondays) of this zone.
+/// The time from `from` up to `to`, cut at midnights (or those before Mondays, or before the first of a month) of this zone.
 /// A day has as many hours as it has there. What lies beyond the calendar is one span.
 #[must_use]
 pub fn cut(from: Timestamp, to: Timestamp, step: Step, zone: &TimeZone) -> Vec<Span> {
@@ -51,6 +52,7 @@ fn span_of(at: Timestamp, step: Step, zone: &TimeZone) -> Option<(Date, Timestam
             let since = today.weekday().since(Weekday::Monday);
             (today.checked_sub(i64::from(since).days()).ok()?, 1.week())
         }
+        Step::Month => (today.first_of_month(), 1.month()),
     };
     let next = midnight(date.checked_add(length).ok()?, zone)?;
     Some((date, next))
@@ -156,10 +158,10 @@ mod tests {
         /// calendar on the wall shows then, and counts for whatever is held in it.
         #[test]
         fn spans_hold_what_counting_seconds_gives(
-            all in allocations(200_000), summer in any::<bool>(), week in any::<bool>(),
+            all in allocations(200_000), summer in any::<bool>(), step in 0..3usize,
             from in 0..90_000i64, length in 0..200_000i64,
         ) {
-            let (zone, step) = (new_york(), if week { Step::Week } else { Step::Day });
+            let (zone, step) = (new_york(), [Step::Day, Step::Week, Step::Month][step]);
             let start = at(if summer { "2026-03-07T12:00:00Z" } else { "2026-10-31T12:00:00Z" }).0 / 1000;
             let all: Vec<Held> = all.into_iter().map(|held| (held.0, held.1, start + held.2, start + held.3)).collect();
             let (from, to) = (start + from, start + from + length);
@@ -180,8 +182,11 @@ mod tests {
             for second in from..to {
                 if second == from || second % 900 == 0 {
                     let local = jiff::Timestamp::from_second(second).unwrap().to_zoned(zone.clone()).date();
-                    let back = if week { i64::from(local.weekday().to_monday_zero_offset()) } else { 0 };
-                    date = local.checked_sub(back.days()).unwrap();
+                    date = match step {
+                        Step::Day => local,
+                        Step::Week => local.checked_sub(i64::from(local.weekday().to_monday_zero_offset()).days()).unwrap(),
+                        Step::Month => local.first_of_month(),
+                    };
                 }
                 if counted.last().is_none_or(|(last, _)| *last != date) {
                     counted.push((date, ConsumedTime::default()));

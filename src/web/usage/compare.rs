@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::{
     UsageRow,
     draw::{charts, from_shell, others_word, span_rows},
-    others,
+    of_groups, others,
     range::{Range, RangeQuery},
     table,
 };
@@ -52,6 +52,9 @@ const BYS: [(&str, &str, UsageGrouping); 3] = [
     ("group", "Group", UsageGrouping::Group),
     ("gpu_model", "GPU model", UsageGrouping::GpuModel),
 ];
+
+/// What can only be downloaded.
+const REPORTS: [(&str, &str); 2] = [("group,user", "group and user"), ("group,month", "group and month")];
 
 const SORTS: [(&str, &str, Sort); 4] = [
     ("name", "Name", Sort::Name),
@@ -161,6 +164,9 @@ pub async fn page(
         rows: list.items.iter().map(|row| used_row(row, most, links(whose, by))).collect(),
         count,
         csv_href: href("/usage/compare/table", range.words(visit.words()).iter().chain(&kept)),
+        reports: REPORTS.map(|(word, label)| {
+            (label, href("/usage/compare/table", range.words(visit.words()).iter().chain(&[("by", word)])))
+        }),
         first_href: (!is_first).then(|| visit.address(&range, by_word, sort_word, "")),
         next_href: list
             .next_cursor
@@ -170,7 +176,7 @@ pub async fn page(
     if faults.is_empty() { Ok(Page(view).into_response()) } else { Ok(Error::invalid(faults).with_page(Page(view))) }
 }
 
-/// `/usage/compare/table`: all rows of the page's choice, in its order.
+/// `/usage/compare/table`: all rows of the page's choice, in its order; or by group and user or month.
 pub async fn download(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -181,8 +187,12 @@ pub async fn download(
     if !faults.is_empty() {
         return Err(Error::invalid(faults));
     }
+    let now = portal.clock.now();
+    if let Some((by, rows)) = of_groups(&portal, whose, &visit.by, (range.from, range.to), now).await? {
+        return Ok(table(by, &rows));
+    }
     let ((word, by), (_, sort)) = (visit.by(), visit.sort());
-    let asked = UsageFilter { by, whose, from: range.from, to: range.to, now: portal.clock.now(), sort, page: None };
+    let asked = UsageFilter { by, whose, from: range.from, to: range.to, now, sort, page: None };
     let rows: Vec<UsageRow> = portal.db.used(&asked).await?.rows.into_iter().map(UsageRow::from).collect();
     Ok(table(if word.is_empty() { "user" } else { word }, &rows))
 }

@@ -1,5 +1,5 @@
 //! `/usage` over REST: what was used of GPUs and cores in a time, by person, by the group that
-//! was charged, by GPU model, or day by day; one's own, that of groups which one manages, and
+//! was charged, by both, by GPU model, or by day, week or month; one's own, that of groups which one manages, and
 //! for operators everybody's. As JSON, or as a table for a spreadsheet. `own` and `compare` draw it.
 
 pub mod compare;
@@ -28,14 +28,14 @@ use super::{
 };
 use crate::{
     auth::{Principal, scopes::Scope},
-    db::usage::{self, Sort, UsageFilter, UsageGrouping, UsageOwner, Used, UsedIn},
+    db::usage::{self, Sort, UsageFilter, UsageGrouping, UsageOwner, UsageSum, Used, UsedIn},
     model::{
         Role, Timestamp,
         timeline::{self, Span, Step},
     },
 };
 
-/// Into more days or weeks nobody cuts a time.
+/// Into more days, weeks or months nobody cuts a time.
 const MAX_SPANS: i64 = 800;
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -48,8 +48,8 @@ pub struct UsageQuery {
     /// Default: now.
     #[param(value_type = Option<String>, format = DateTime)]
     to: Option<Timestamp>,
-    /// `user` (the default), `group`, `gpu_model`, `day` or `week`. Days and weeks (from Monday) are those of
-    /// `quotas.time_zone`.
+    /// `user` (the default), `group`, `gpu_model`, `day`, `week` or `month`; `group,user` or `group,month` for what each
+    /// group was charged by user or by month. Days, weeks (from Monday) and months are those of `quotas.time_zone`.
     #[param(value_type = Option<String>)]
     by: Option<String>,
     /// `own`, `managed` (what is charged to groups that you manage), or `everybody` (operators only).
@@ -70,7 +70,7 @@ pub struct UsageAnswer {
     from: Timestamp,
     #[schema(value_type = String, format = DateTime)]
     to: Timestamp,
-    /// `user`, `group`, `gpu_model`, `day` or `week`.
+    /// What the items are: users, groups, GPU models, days, weeks or months, or users or months of groups.
     by: &'static str,
     /// `own`, `managed` or `everybody`.
     whose: &'static str,
@@ -88,17 +88,23 @@ pub struct FromShell {
     cpu_seconds: i64,
 }
 
-/// The usage of one user, group or GPU model, or of one day or week.
+/// The usage of one user, group or GPU model, or of one day, week or month.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct UsageRow {
-    /// The name of a user, a group or a GPU model, or a date. Empty if no group was charged, or if it was deleted.
+    /// By `group,user` and `group,month`: the group that was charged. Empty if no group was charged, or if it was
+    /// deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    group: Option<Arc<str>>,
+    /// The name of a user, a group or a GPU model, a date, or a month such as `2030-01`. Empty if no group was charged, or if it was deleted.
     #[schema(value_type = String)]
     name: Arc<str>,
     /// GPUs × seconds that were held.
     gpu_seconds: i64,
     /// Cores × seconds that were held. 0 by GPU model.
     cpu_seconds: i64,
-    /// The number of sessions and jobs that held resources in that time. By day and week: the number that started.
+    /// The number of sessions and jobs that held resources in that time. By day, week and month: the number that
+    /// started.
     sessions: i64,
 }
 
@@ -136,12 +142,20 @@ pub async fn sums(
         "gpu_model" => ("gpu_model", named(&portal, whose, UsageGrouping::GpuModel, time, now).await?),
         "day" => ("day", dated(&portal, whose, Step::Day, time, now).await?),
         "week" => ("week", dated(&portal, whose, Step::Week, time, now).await?),
-        _ => return Err(Error::field("by", "invalid_value", "Must be user, group, gpu_model, day or week.")),
+        "month" => ("month", dated(&portal, whose, Step::Month, time, now).await?),
+        word => match of_groups(&portal, whose, word, time, now).await? {
+            Some((by, rows)) => (by, (rows, portal.db.used_from_shell(whose, from, to, now).await?)),
+            None => {
+                let words = "Must be user, group, gpu_model, day, week, month, `group,user` or `group,month`.";
+                return Err(Error::field("by", "invalid_value", words));
+            }
+        },
     };
     if wants_csv(&headers) {
         return Ok(table(by, &items));
     }
-    let Listed { items, next_cursor } = Listed::cut(&items, &paging, |row| &row.name, Clone::clone)?;
+    let items: Vec<(String, UsageRow)> = items.into_iter().map(|row| (row.key(), row)).collect();
+    let Listed { items, next_cursor } = Listed::cut(&items, &paging, |(key, _)| key, |(_, row)| row.clone())?;
     Ok(Long(UsageAnswer { from, to, by, whose: whose_name, items, next_cursor, from_shell: from_shell.into() })
         .into_response())
 }
@@ -194,15 +208,48 @@ async fn dated(
     let spans = cut(portal, step, from, to)?;
     let (used, from_shell) =
         tokio::try_join!(portal.db.used_in(whose, &spans), portal.db.used_from_shell(whose, from, to, now))?;
-    Ok((used.into_iter().map(UsageRow::from).collect(), from_shell))
+    Ok((used.iter().map(|used| UsageRow::dated(used, step)).collect(), from_shell))
 }
 
-/// A time in days or weeks, as far as it has passed.
+/// What each group was charged, by user or by month; `None` if that is not what the word means.
+async fn of_groups(
+    portal: &Portal,
+    whose: UsageOwner,
+    by: &str,
+    (from, to): (Timestamp, Timestamp),
+    now: Timestamp,
+) -> Result<Option<(&'static str, Vec<UsageRow>)>> {
+    match by {
+        "group,user" => {
+            let used = portal.db.used_by_group_and_user(whose, from, to, now).await?;
+            let row = |(group, name, UsageSum { spent, sessions, .. })| UsageRow {
+                group: Some(group),
+                name,
+                gpu_seconds: seconds(spent.gpu_milliseconds),
+                cpu_seconds: seconds(spent.cpu_milliseconds),
+                sessions,
+            };
+            Ok(Some(("group,user", used.into_iter().map(row).collect())))
+        }
+        "group,month" => {
+            let used = portal.db.used_by_group_in(whose, &cut(portal, Step::Month, from, to)?).await?;
+            let row = |(group, used)| UsageRow { group: Some(group), ..UsageRow::dated(&used, Step::Month) };
+            Ok(Some(("group,month", used.into_iter().map(row).collect())))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A time in days, weeks or months, as far as it has passed.
 fn cut(portal: &Portal, step: Step, from: Timestamp, to: Timestamp) -> Result<Vec<Span>> {
     let to = to.min(portal.clock.now());
-    let days = if step == Step::Day { 1 } else { 7 };
+    let days = match step {
+        Step::Day => 1,
+        Step::Week => 7,
+        Step::Month => 28,
+    };
     if MAX_SPANS * days * 86_400 < to.seconds_since(from) {
-        return Err(Error::field("from", "too_long", "Must cover at most 800 days or 800 weeks."));
+        return Err(Error::field("from", "too_long", "Must cover at most 800 days, 800 weeks or 800 months."));
     }
     Ok(timeline::cut(from, to, step, &portal.sessions.admission.zone))
 }
@@ -221,6 +268,7 @@ impl From<usage::FromShell> for FromShell {
 impl From<Used> for UsageRow {
     fn from(used: Used) -> Self {
         Self {
+            group: None,
             gpu_seconds: seconds(used.gpu_milliseconds),
             cpu_seconds: seconds(used.cpu_milliseconds),
             name: used.name,
@@ -229,22 +277,30 @@ impl From<Used> for UsageRow {
     }
 }
 
-impl From<UsedIn> for UsageRow {
-    fn from(used: UsedIn) -> Self {
+impl UsageRow {
+    fn dated(used: &UsedIn, step: Step) -> Self {
+        let form = if step == Step::Month { "%Y-%m" } else { "%Y-%m-%d" };
         Self {
-            name: used.span.date.to_string().into(),
+            group: None,
+            name: used.span.date.strftime(form).to_string().into(),
             gpu_seconds: seconds(used.spent.gpu_milliseconds),
             cpu_seconds: seconds(used.spent.cpu_milliseconds),
             sessions: used.sessions,
         }
     }
+
+    /// What no other row of its list has, for cursors.
+    fn key(&self) -> String {
+        self.group.as_ref().map_or_else(|| self.name.to_string(), |group| format!("{group}\n{}", self.name))
+    }
 }
 
 fn table(by: &str, rows: &[UsageRow]) -> Response {
-    let mut text = csv::line([by, "gpu_seconds", "cpu_seconds", "sessions"]);
+    let mut text = csv::line(by.split(',').chain(["gpu_seconds", "cpu_seconds", "sessions"]));
     for row in rows {
         let numbers = [row.gpu_seconds, row.cpu_seconds, row.sessions].map(|number| number.to_string());
-        text += &csv::line(std::iter::once(&*row.name).chain(numbers.iter().map(String::as_str)));
+        text +=
+            &csv::line(row.group.as_deref().into_iter().chain([&*row.name]).chain(numbers.iter().map(String::as_str)));
     }
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),

@@ -54,6 +54,8 @@ pub struct ComparePage {
     /// How many rows there are in all.
     pub count: i64,
     pub csv_href: String,
+    /// Other tables to download: what they group by, and address.
+    pub reports: [(&'static str, String); 2],
     pub first_href: Option<String>,
     pub next_href: Option<String>,
 }

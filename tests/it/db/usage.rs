@@ -74,6 +74,18 @@ async fn what_was_used_is_summed_up_to_the_millisecond() {
         );
         assert_eq!(used(UsageGrouping::GpuModel, None, 0, 99).await, [row("A", 13_000, 0, 2)]);
         assert_eq!(used(UsageGrouping::User, Some(ada), 1, 12).await, [row("ada", 3000, 2500, 2)], "a part of either");
+        // By group and user, each session counts once, in the group that was charged.
+        let at = START.plus_seconds(20);
+        let pairs = db.used_by_group_and_user(UsageOwner::Everybody, START, at, at).await.unwrap();
+        let pairs: Vec<_> =
+            pairs.iter().map(|(group, user, sum)| (&**group, &**user, sum.spent.cpu_milliseconds)).collect();
+        assert_eq!(pairs, [("", "ada", 10_000), ("vision", "ada", 1500), ("vision", "bob", 10_000)]);
+        let spans = timeline::cut(START, at, Step::Month, &TimeZone::UTC);
+        let months = db.used_by_group_in(UsageOwner::Everybody, &spans).await.unwrap();
+        let months: Vec<_> =
+            months.iter().map(|(group, used)| (&**group, used.spent.cpu_milliseconds, used.sessions)).collect();
+        assert_eq!(months, [("", 10_000, 1), ("vision", 11_500, 2)]);
+        assert_eq!(db.used_by_group_in(UsageOwner::Person(bob), &spans).await.unwrap().len(), 1);
         assert_eq!(used(UsageGrouping::User, None, 2, 10).await, [], "a time in which nobody held anything");
         // Of the groups that somebody manages it is what is charged to them.
         db.set_manager(vision.id, bob, true, BY).await.unwrap();

@@ -175,6 +175,10 @@ pub fn compare(word: &Word) -> ComparePage {
         ],
         count: 1204,
         csv_href: "/usage/compare/table".to_owned(),
+        reports: [
+            ("group and user", "/usage/compare/table?by=group%2Cuser".to_owned()),
+            ("group and month", "/usage/compare/table?by=group%2Cmonth".to_owned()),
+        ],
         first_href: None,
         next_href: Some("/usage/compare?cursor=x".to_owned()),
     }
