@@ -291,9 +291,10 @@ pub fn usage(by: &str, answer: &UsageAnswer) -> String {
     let head = by.split(',').map(|word| word.to_uppercase().replace('_', " "));
     let head = head.chain(["GPU-HOURS", "CORE-HOURS", "SESSIONS"].map(str::to_owned)).collect();
     let row = |row: &UsageRow| {
-        let name = |name: &String| if name.is_empty() { "-".to_owned() } else { harmless(name) };
+        let name = |name: &str| if name.is_empty() { "-".to_owned() } else { harmless(name) };
         let numbers = [hours(row.gpu_seconds), hours(row.cpu_seconds), row.sessions.to_string()];
-        row.group.iter().chain([&row.name]).map(name).chain(numbers).collect()
+        let group = by.contains(',').then(|| row.group.as_deref().unwrap_or_default());
+        group.into_iter().chain([row.name.as_str()]).map(name).chain(numbers).collect()
     };
     let mut text = columns(&std::iter::once(head).chain(rows.iter().map(row)).collect::<Vec<_>>());
     let shell = &answer.from_shell;
