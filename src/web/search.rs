@@ -107,7 +107,14 @@ async fn objects(portal: &Portal, user: &CurrentUser, find: &str) -> Result<Vec<
         Ok::<_, Error>(portal.db.list_models(filter).await?.into_iter().map(|(one, _)| one))
     };
     let runs = async {
-        let filter = crate::db::runs::Filter { reader: Some(owner), owner: None, find, before: None, limit };
+        let filter = crate::db::runs::Filter {
+            reader: Some(owner),
+            owner: None,
+            find,
+            with_helpers: false,
+            before: None,
+            limit,
+        };
         Ok::<_, Error>(portal.db.list_runs(&filter).await?)
     };
     let people = async {

@@ -31,11 +31,18 @@ async fn what_has_just_ended_is_said_in_a_corner() {
     }
     let shapes = dataset(ada, "ada", "shapes");
     db.add_dataset(&shapes, "{}", None, &NOTED).await.unwrap();
-    let [job, build] = [ended_job(db, ada, "train").await.job, ended_job(db, ada, "dataset shapes").await.job];
+    let mut jobs = Vec::new();
+    for name in ["train", "dataset shapes", "predict"] {
+        jobs.push(ended_job(db, ada, name).await.job);
+    }
+    let [job, build, helper] = jobs[..] else { panic!("three jobs") };
+    execute(db, "UPDATE jobs SET helper = TRUE WHERE name <> 'train'").await;
     execute(db, &format!("UPDATE datasets SET job_id = '{build}' WHERE id = '{}'", shapes.id)).await;
-    for (job, event, title) in
-        [(job, Event::Failed, "Job ‘train’ failed"), (build, Event::Finished, "Job ‘dataset shapes’ finished")]
-    {
+    for (job, event, title) in [
+        (job, Event::Failed, "Job ‘train’ failed"),
+        (build, Event::Finished, "Job ‘dataset shapes’ finished"),
+        (helper, Event::Failed, "Job ‘predict’ failed"),
+    ] {
         let attempt = db.find_job(job).await.unwrap().unwrap().latest.id;
         let (text, name) = ("It ended.".to_owned(), "x".to_owned());
         let message = Message { event, title: title.to_owned(), text, job: Some((job, 1)), name };
@@ -52,6 +59,7 @@ async fn what_has_just_ended_is_said_in_a_corner() {
     ] {
         assert!(said.contains(&part), "{part}\n{said}");
     }
+    assert!(!said.contains("predict"), "that is the portal's own: {said}");
     assert!(!said.contains(&stopped.to_string()) && !said.contains("data-notice"), "{said}");
     assert_eq!(fragment("/notices").await.trim(), "", "a page without a corner is told nothing");
     let strip = fragment("/notices?toasts=true&jobs=true").await;

@@ -183,6 +183,9 @@ pub struct JobList {
     /// Only starred jobs
     #[arg(long)]
     star: bool,
+    /// Also helper jobs, which the portal submits for you, such as builds of datasets
+    #[arg(long)]
+    helpers: bool,
     /// Only jobs whose name contains this
     #[arg(long, value_name = "PART")]
     search: Option<String>,
@@ -201,8 +204,10 @@ impl JobList {
     /// What the portal is asked for besides.
     fn narrowed(&self) -> Vec<(&str, &str)> {
         let star = self.star.then_some("true");
+        let helpers = self.helpers.then_some("true");
         let asked = [("tag", self.tag.as_deref()), ("group", self.group.as_deref()), ("starred", star)];
-        let asked = asked.into_iter().chain([("state", self.state.as_deref()), ("search", self.search.as_deref())]);
+        let asked = asked.into_iter().chain([("helpers", helpers)]);
+        let asked = asked.chain([("state", self.state.as_deref()), ("search", self.search.as_deref())]);
         self.list.narrowed().into_iter().chain(asked.filter_map(|(key, value)| Some((key, value?)))).collect()
     }
 }

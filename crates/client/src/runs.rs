@@ -27,7 +27,7 @@ pub struct RunArguments {
 pub enum RunCommand {
     /// List the runs that you can see, newest first
     #[command(visible_alias = "ls")]
-    List(List),
+    List(RunList),
     /// Add a directory of logs as a run; its curves are stored as they grow
     Add {
         /// A directory on the portal's machine; ~/logs/first is below your home
@@ -58,6 +58,9 @@ pub enum RunCommand {
         /// The column to sort by, such as -m:val/loss; can be given twice
         #[arg(long, allow_hyphen_values = true)]
         sort: Vec<String>,
+        /// Also runs of helper jobs, which the portal submits for you, such as predictions
+        #[arg(long)]
+        helpers: bool,
         #[command(flatten)]
         columns: Columns,
     },
@@ -78,6 +81,15 @@ pub enum RunCommand {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
+}
+
+#[derive(Args, Debug)]
+pub struct RunList {
+    #[command(flatten)]
+    list: List,
+    /// Also runs of helper jobs, which the portal submits for you, such as predictions
+    #[arg(long)]
+    helpers: bool,
 }
 
 #[derive(Args, Debug)]
@@ -110,7 +122,7 @@ pub struct Curve {
 impl RunArguments {
     pub(super) fn parts(&mut self) -> (&mut Output, Option<&Columns>) {
         match &self.command {
-            RunCommand::List(List { columns, .. }) | RunCommand::Results { columns, .. } => {
+            RunCommand::List(RunList { list: List { columns, .. }, .. }) | RunCommand::Results { columns, .. } => {
                 (&mut self.output, Some(columns))
             }
             _ => (&mut self.output, None),
@@ -121,8 +133,9 @@ impl RunArguments {
 pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write + Send)) -> Result<()> {
     let json = arguments.output.is_json();
     match arguments.command {
-        RunCommand::List(list) => {
-            let items = api.newest(RUNS, &list.narrowed()).await?;
+        RunCommand::List(RunList { list, helpers }) => {
+            let asked: Vec<_> = list.narrowed().into_iter().chain(helpers.then_some(("helpers", "true"))).collect();
+            let items = api.newest(RUNS, &asked).await?;
             if json {
                 return line(out, &json!({ "items": items }).to_string());
             }
@@ -147,9 +160,10 @@ pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write
             query.extend(run.as_deref().map(|run| ("run", run)));
             Ok(write!(out, "{}", api.text(&address(&id, &tag), &query).await?)?)
         }
-        RunCommand::Results { filter, sort, .. } => {
+        RunCommand::Results { filter, sort, helpers, .. } => {
             let mut query: Vec<(&str, &str)> = filter.as_deref().map(|filter| ("where", filter)).into_iter().collect();
             query.extend(sort.iter().map(|key| ("sort", key.as_str())));
+            query.extend(helpers.then_some(("helpers", "true")));
             let results = api.get("/results", &query).await?;
             if json { line(out, &results.to_string()) } else { Ok(write!(out, "{}", table::results(&results))?) }
         }

@@ -152,6 +152,7 @@ async fn insert_job(
         .bind(&ids.sweep)
         .bind(place.map(|(_, index)| index))
         .bind(Json::write(&task.tags))
+        .bind(task.is_helper)
         .execute()
         .await?;
     for tag in &task.tags {

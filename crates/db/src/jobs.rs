@@ -36,6 +36,8 @@ pub struct JobFilter<'a> {
     pub find: &'a str,
     /// What the id begins or ends with.
     pub id: Option<&'a IdPart>,
+    /// Helper jobs too. A list by id or tag has them anyway: who names one means it.
+    pub with_helpers: bool,
     pub sort: Option<SortBy<'a>>,
     pub before: Option<JobId>,
     pub limit: i64,
@@ -84,6 +86,7 @@ pub(super) struct Row {
     created_at: i64,
     attempt: i64,
     retries_left: i64,
+    helper: bool,
     latest: String,
     /// The value that the list is sorted by.
     #[sqlx(default)]
@@ -91,10 +94,10 @@ pub(super) struct Row {
 }
 
 /// `$1` id, `$2` owner, `$3` and `$4` name, `$5` task, `$6` the first attempt, `$7` now, `$8` how
-/// often it is tried again, `$9` and `$10` the sweep and its place there, `$11` its tags.
+/// often it is tried again, `$9` and `$10` the sweep and its place there, `$11` its tags, `$12` whether it is a helper job.
 pub(super) const ADD_JOB: &str = "INSERT INTO jobs (id, owner, name, folded_name, task, session_id, attempt, notes,
-         tags, starred, visibility, created_at, retries_left, sweep_id, sweep_index)
-     VALUES ($1, $2, $3, $4, $5, $6, 1, '', $11, FALSE, 'private', $7, $8, $9, $10)";
+         tags, starred, visibility, created_at, retries_left, sweep_id, sweep_index, helper)
+     VALUES ($1, $2, $3, $4, $5, $6, 1, '', $11, FALSE, 'private', $7, $8, $9, $10, $12)";
 
 /// `$1` tag, `$2` owner, `$3` job.
 pub(super) const ADD_TAG: &str = "INSERT INTO job_tags (tag, owner, job_id) VALUES ($1, $2, $3)";
@@ -123,6 +126,7 @@ pub(super) fn job(row: Row) -> Result<Job> {
         created_at: Timestamp(row.created_at),
         attempt: row.attempt,
         retries_left: row.retries_left,
+        is_helper: row.helper,
         latest,
     })
 }
@@ -136,7 +140,7 @@ const NEWEST: &str = "jobs j JOIN sessions s ON s.id = j.session_id JOIN users u
 fn columns(db: &Db) -> String {
     format!(
         "SELECT j.id, j.name, j.notes, j.tags, j.starred, j.visibility, j.created_at, j.attempt,
-             j.retries_left, {} AS latest",
+             j.retries_left, j.helper, {} AS latest",
         array_of(db)
     )
 }
@@ -239,11 +243,13 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool, is_few: 
         Some(_) => "s.charged_group IN (SELECT g.id FROM groups g WHERE g.name = $8)",
     };
     let starred = if filter.starred { "AND j.starred" } else { "" };
+    let has_helpers = filter.with_helpers || filter.id.is_some() || filter.tag.is_some();
+    let work = if has_helpers { "" } else { "AND NOT j.helper" };
     let find = if filter.find.is_empty() { "$6 = ''" } else { "j.folded_name LIKE $6 ESCAPE '!'" };
     let parts = by_parts("j.id", Named::Job, "$9", is_few);
     let id = id_is("j.id", filter.id);
     let Ordering { after, order, value } = Ordering::new(filter.sort.as_ref(), key, "$3", "$10");
-    let asked = format!("{owner} AND {state} AND {tag} AND {group} {starred} {id} AND {find} {parts} AND {after}");
+    let asked = format!("{owner} AND {state} AND {tag} AND {group} {starred} {work} {id} AND {find} {parts} AND {after}");
     let newest = format!("ORDER BY {order} LIMIT $4");
     let (select, from) = (format!("{}, {value} AS sorted", columns(db)), origin.from());
     match filter.reader {

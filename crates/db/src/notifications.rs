@@ -205,7 +205,9 @@ impl Db {
     pub async fn unseen_events(&self, user: UserId, since: Timestamp, limit: i64) -> Result<Vec<UnseenJob>> {
         let rows: Vec<(String, String, i64)> = reading!(self, pool => query_as(
             "SELECT e.session_id, e.message, e.at FROM notification_events e JOIN jobs j ON j.session_id = e.session_id
-             WHERE e.user_id = $1 AND e.seen_at IS NULL AND e.at >= $2
+             WHERE e.user_id = $1 AND e.seen_at IS NULL AND e.at >= $2 AND (NOT j.helper
+                 OR EXISTS (SELECT 1 FROM datasets d WHERE d.owner = $1 AND d.job_id = j.id)
+                 OR EXISTS (SELECT 1 FROM models m WHERE m.owner = $1 AND m.job_id = j.id))
              ORDER BY e.at DESC, e.session_id DESC, e.event LIMIT $3")
             .bind(user.to_string()).bind(since.0).bind(limit).fetch_all(pool).await)?;
         let unseen = |(session, message, at): (String, String, i64)| {

@@ -203,16 +203,21 @@ async fn a_filtered_list_is_read_by_its_index() {
     let own = Filter { owner: Some(UserId::new()), ..everybody };
     let moment = Some(lyceum_model::Timestamp(1));
     let lost = Some(lyceum_model::EndReason::OutOfMemory);
-    let run = runs::Filter { reader, owner: None, find: "", before: None, limit: 50 };
+    let run = runs::Filter { reader, owner: None, find: "", with_helpers: false, before: None, limit: 50 };
     let job = JobFilter { reader, limit: 50, ..JobFilter::default() };
     for (sql, indexes) in [
-        (runs::list(&run, None), &["runs_owner (owner=? AND id<?)", "runs_shared (id<?)"][..]),
-        (runs::list(&runs::Filter { owner: Some("x"), ..run }, None), &["runs_owner (owner=? AND id<?)"]),
+        (runs::list(&run, None), &["runs_owner_work (owner=? AND id<?)", "runs_shared (id<?)"][..]),
+        (runs::list(&runs::Filter { owner: Some("x"), ..run }, None), &["runs_owner_work (owner=? AND id<?)"]),
         (runs::list(&runs::Filter { reader: None, ..run }, None), &["sqlite_autoindex_runs_1 (id<?)"]),
-        (jobs::list(&db, &job, true, false), &["jobs_owner (owner=? AND id<?)", "jobs_shared (id<?)"]),
+        (runs::list(&runs::Filter { with_helpers: true, ..run }, None), &["runs_owner (owner=? AND id<?)"]),
+        (
+            jobs::list(&db, &JobFilter { with_helpers: true, ..job }, true, false),
+            &["jobs_owner (owner=? AND id<?)", "jobs_shared (id<?)"],
+        ),
+        (jobs::list(&db, &job, true, false), &["jobs_owner_work (owner=? AND id<?)", "jobs_shared (id<?)"]),
         (
             jobs::list(&db, &JobFilter { find: "x", owner: reader, reader: None, ..job }, true, false),
-            &["jobs_owner (owner=? AND id<?)"],
+            &["jobs_owner_work (owner=? AND id<?)"],
         ),
         (
             jobs::list(&db, &JobFilter { tag: Some("x"), ..job }, true, false),
@@ -225,8 +230,11 @@ async fn a_filtered_list_is_read_by_its_index() {
                 "sessions_charged (charged_group=? AND job_id<?)",
             ],
         ),
-        (jobs::list(&db, &JobFilter { group: Some("x"), ..job }, false, false), &["jobs_owner (owner=? AND id<?)"]),
-        (jobs::list(&db, &JobFilter { owner: reader, ..job }, true, false), &["jobs_owner (owner=?"]),
+        (
+            jobs::list(&db, &JobFilter { group: Some("x"), ..job }, false, false),
+            &["jobs_owner_work (owner=? AND id<?)"],
+        ),
+        (jobs::list(&db, &JobFilter { owner: reader, ..job }, true, false), &["jobs_owner_work (owner=?"]),
         (
             jobs::list(&db, &JobFilter { tag: Some("x"), reader: None, ..job }, true, false),
             &["job_tags_tag (tag=? AND job_id<?)"],

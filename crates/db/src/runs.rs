@@ -31,6 +31,8 @@ pub struct Filter<'a> {
     pub owner: Option<&'a str>,
     /// A part of the name of runs that no job made: those have the name of their job.
     pub find: &'a str,
+    /// Runs of helper jobs too. A list by id has them anyway.
+    pub with_helpers: bool,
     /// The last one of the page before.
     pub before: Option<RunId>,
     pub limit: i64,
@@ -58,6 +60,7 @@ struct Row {
     error: Option<String>,
     skipped: String,
     created_at: i64,
+    helper: bool,
 }
 
 impl Row {
@@ -92,13 +95,14 @@ impl Row {
                 skipped: Json::read_or_default(&self.skipped),
             },
             created_at: Timestamp(self.created_at),
+            is_helper: self.helper,
         })
     }
 }
 
 const SELECT: &str = "SELECT runs.id, runs.owner, users.name AS owner_name, COALESCE(jobs.name, runs.name) AS name,
     runs.directory, runs.session_id, runs.job_id, sessions.state, sessions.placement, runs.visibility, runs.group_id, groups.name AS group_name, runs.complete,
-    runs.points, runs.curves, runs.read_at, runs.grown_at, runs.error, runs.skipped, runs.created_at
+    runs.points, runs.curves, runs.read_at, runs.grown_at, runs.error, runs.skipped, runs.created_at, runs.helper
     FROM runs JOIN users ON users.id = runs.owner LEFT JOIN jobs ON jobs.id = runs.job_id
     LEFT JOIN sessions ON sessions.id = runs.session_id LEFT JOIN groups ON groups.id = runs.group_id";
 
@@ -115,7 +119,8 @@ pub(super) fn list(filter: &Filter<'_>, id: Option<&IdPart>) -> String {
     let owner = if filter.owner.is_some() { "runs.owner = (SELECT id FROM users WHERE name = $2)" } else { "$2 = ''" };
     let find =
         if filter.find.is_empty() { "$5 = ''" } else { "runs.job_id IS NULL AND LOWER(runs.name) LIKE $5 ESCAPE '!'" };
-    let asked = format!("{owner} AND {find} AND runs.id < $3 {}", id_is("runs.id", id));
+    let work = if filter.with_helpers || id.is_some() { "" } else { "AND NOT runs.helper" };
+    let asked = format!("{owner} AND {find} {work} AND runs.id < $3 {}", id_is("runs.id", id));
     let newest = "ORDER BY runs.id DESC LIMIT $4";
     let part =
         |seen: &str| format!("SELECT id FROM (SELECT runs.id FROM runs WHERE {seen} AND {asked} {newest}) AS part");
@@ -203,8 +208,8 @@ impl Db {
     /// Makes the run of a job, or has the one that is there read another attempt.
     pub async fn read_attempt(&self, attempt: &UnreadAttempt, directory: &str, now: Timestamp) -> Result<()> {
         writing!(self, pool => query("INSERT INTO runs (id, owner, name, directory, session_id, job_id, visibility,
-                 complete, points, curves, look_at, skipped, created_at)
-             SELECT $1, $2, '', $3, $4, $5, jobs.visibility, FALSE, 0, 0, 0, $6, $7 FROM jobs WHERE jobs.id = $5
+                 complete, points, curves, look_at, skipped, created_at, helper)
+             SELECT $1, $2, '', $3, $4, $5, jobs.visibility, FALSE, 0, 0, 0, $6, $7, jobs.helper FROM jobs WHERE jobs.id = $5
              ON CONFLICT (job_id) DO UPDATE SET session_id = $4, directory = $3, complete = FALSE")
             .bind(RunId::new().to_string()).bind(attempt.owner.to_string()).bind(directory)
             .bind(attempt.session.to_string()).bind(attempt.job.to_string())

@@ -16,10 +16,10 @@ use lyceum_model::{JobId, RunId, SessionId, Timestamp, UserId};
 
 const JOB: &str =
     "id, owner, name, folded_name, task, session_id, attempt, notes, tags, starred, visibility, created_at,
-    retries_left, sweep_id, sweep_index";
+    retries_left, sweep_id, sweep_index, helper";
 const RUN: &str =
     "id, owner, name, directory, session_id, job_id, visibility, group_id, complete, points, curves, read_at,
-    grown_at, look_at, error, skipped, created_at";
+    grown_at, look_at, error, skipped, created_at, helper";
 
 /// One's own, the latest first: `$1` owner, `$2` how many. The run of a job goes with the job.
 pub(super) const OF_OWNER: &str = "SELECT * FROM (

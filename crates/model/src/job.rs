@@ -53,6 +53,9 @@ pub struct Task {
     /// The tags that it was submitted with. The job's own tags can be changed later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The portal submitted it for its owner, as a step of something else. Copied into the job's row.
+    #[serde(skip)]
+    pub is_helper: bool,
 }
 
 /// How the program of a job is started, and where its output goes besides the job's log.
@@ -228,6 +231,8 @@ pub struct Job {
     pub attempt: i64,
     /// How often it is still tried again by itself.
     pub retries_left: i64,
+    /// The portal submitted it for its owner, as a step of something else: a dataset, a prediction, a preview.
+    pub is_helper: bool,
     pub latest: Session,
 }
 

@@ -42,6 +42,8 @@ pub struct Run {
     pub group: Option<(GroupId, Option<String>)>,
     pub reading: ReadProgress,
     pub created_at: Timestamp,
+    /// It is a helper job's.
+    pub is_helper: bool,
 }
 
 /// Who writes what is read.

@@ -441,6 +441,7 @@ mod tests {
             requeue: false,
             array: None,
             tags: Vec::new(),
+            is_helper: false,
         };
         let spec = super::super::session::example(super::super::SessionState::Queued).spec;
         let plan = Plan { task, spec, metric: None, tasks: Vec::new(), training: None };

@@ -346,7 +346,7 @@ const RUNS: i64 = 200;
 
 /// The page of one's own run of a folder, where there is one.
 async fn run_of(portal: &Portal, user: &CurrentUser, folder: &RawPath) -> Result<Option<String>> {
-    let own = portal.runs.list(&user.user, Some(user.user.name.as_str()), None, None, RUNS).await?;
+    let own = portal.runs.list(&user.user, Some(user.user.name.as_str()), None, false, None, RUNS).await?;
     let found = own.into_iter().find(|run| run.directory.as_bytes() == folder.0);
     Ok(found.map(|run| format!("/runs/{}", run.id)))
 }

@@ -40,6 +40,7 @@ pub struct PageParams {
     tag: String,
     group: String,
     starred: String,
+    helpers: String,
     all: String,
     sort: String,
     cursor: Option<String>,
@@ -58,6 +59,7 @@ impl PageParams {
             ("tag", &self.tag),
             ("group", &self.group),
             ("starred", &self.starred),
+            ("helpers", &self.helpers),
             ("all", &self.all),
             ("sort", sort),
             ("cursor", cursor),
@@ -80,6 +82,7 @@ pub async fn page(
         tag: visit.tag.trim().to_owned(),
         group: visit.group.trim().to_owned(),
         starred: !visit.starred.is_empty(),
+        helpers: !visit.helpers.is_empty(),
         all: !visit.all.is_empty(),
     };
     let reader = (user.user.role < Role::Operator).then(|| user.id());
@@ -96,6 +99,7 @@ pub async fn page(
         starred: search.starred,
         find: &search.find,
         id: None,
+        with_helpers: search.helpers,
         sort: sorting.sort(&position),
         before: position.before,
         limit: PAGE_SIZE + 1,

@@ -86,6 +86,9 @@ pub struct JobView {
     pub attempt: i64,
     /// Number of automatic retries that are left.
     pub retries_left: i64,
+    /// Whether it is a helper job: the portal submitted it for its owner, to build a dataset, predict, preview a
+    /// training, measure, export or import a model, or test GPUs.
+    pub helper: bool,
     pub working_directory: Option<String>,
     pub log_directory: Option<String>,
     pub time_limit_seconds: i64,
@@ -190,6 +193,7 @@ impl From<Job> for JobView {
             node: latest.placement.map(|placement| placement.node),
             attempt: job.attempt,
             retries_left: job.retries_left,
+            helper: job.is_helper,
             working_directory: spec.working_directory,
             log_directory: spec.log_directory,
             time_limit_seconds: spec.duration_seconds,
@@ -277,6 +281,9 @@ pub struct JobParameters {
     search: Option<String>,
     /// The beginning or the end of the id.
     id: Option<String>,
+    /// Also helper jobs, which the portal submits for their owners, such as the builds of datasets. By default, they are
+    /// listed only with `id` or `tag`.
+    helpers: Option<bool>,
     /// `created`, `name`, `started` or `gpus`, with a minus in front for the opposite order; by default `-created`. Jobs of
     /// other users are sorted by `created` and `name` alone, except for operators.
     #[param(example = "-created")]
@@ -311,6 +318,7 @@ pub async fn list(
     let position = sorting.position(&paging)?;
     let filter = JobFilter {
         id: id.as_ref(),
+        with_helpers: parameters.helpers == Some(true),
         reader,
         owner,
         state,

@@ -141,6 +141,7 @@ async fn view(
         earlier: (1..job.attempt).rev().take(5).collect(),
         several: 1 < job.attempt,
         caveats: ShowSession::caveats(&job.latest, &portal.sessions.scheduler.stock().inventory()),
+        is_helper: job.is_helper,
         ask: job.latest.asked.as_ref().filter(|_| is_live).map(|asked| (asked.by.clone(), Moment::ago(asked.at, now))),
         program_notes: live.status.iter().filter(|_| is_live).flat_map(program_notes).collect(),
         idle_gpus: unused_gpus(portal, &job.latest),

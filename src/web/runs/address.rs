@@ -50,6 +50,8 @@ pub struct ResultsParameters {
     run: Option<Vec<String>>,
     /// Only runs of this user. Operators can pass `*` for all users.
     owner: Option<String>,
+    /// Also runs of helper jobs, which the portal submits for their owners, such as predictions.
+    helpers: Option<bool>,
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<usize>,
     /// `next_cursor` of the previous page.
@@ -117,6 +119,7 @@ impl Address {
                 "base" => asked.base = Some(id("base", &text)?),
                 "run" => this.of.runs.get_or_insert_default().push(id("run", &text)?),
                 "owner" => this.of.owner = Some(text.into_owned()),
+                "helpers" => this.of.with_helpers = flag("helpers", &text)?,
                 "limit" => asked.limit = number("limit", &text)?,
                 "cursor" => asked.after = Some(id("cursor", &text)?),
                 "pick" if is_page => this.picked.push(id("pick", &text)?),
@@ -173,6 +176,7 @@ impl Address {
         put("base", &asked.base.map(|id| id.to_string()).unwrap_or_default());
         self.of.runs.iter().flatten().for_each(|id| put("run", &id.to_string()));
         put("owner", self.of.owner.as_deref().unwrap_or_default());
+        put("helpers", if self.of.with_helpers { "true" } else { "" });
         if asked.limit != DEFAULT_ROWS {
             put("limit", &asked.limit.to_string());
         }
@@ -226,7 +230,7 @@ mod tests {
             String::new(),
             "where=lr+%3C+0.01&value=last&sort=-m%3Aval%2Floss&sort=name".to_owned(),
             format!("value=at&step=-5&column=p%3Alr&column=m%3Aa%2Cb&same=true&group=p%3Alr&base={id}"),
-            format!("run={id}&owner=*&limit=7&cursor={id}&pick={id}"),
+            format!("run={id}&owner=*&helpers=true&limit=7&cursor={id}&pick={id}"),
         ] {
             let address = Address::read(&query, true).unwrap();
             assert_eq!(address.href().trim_start_matches("/runs").trim_start_matches('?'), query);

@@ -67,6 +67,8 @@ pub struct RunView {
     skipped: SkippedData,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
+    /// Whether it is the run of a helper job, which the portal submitted for its owner.
+    helper: bool,
 }
 
 /// The writer of a run.
@@ -114,6 +116,7 @@ impl RunView {
             error: reading.error,
             skipped: reading.skipped,
             created_at: run.created_at,
+            helper: run.is_helper,
         }
     }
 }
@@ -127,6 +130,9 @@ pub struct ListParameters {
     owner: Option<String>,
     /// Beginning or end of the id.
     id: Option<String>,
+    /// Also runs of helper jobs, which the portal submits for their owners, such as predictions. By default, they are
+    /// listed only with `id`.
+    helpers: Option<bool>,
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     cursor: Option<String>,
@@ -144,7 +150,10 @@ pub async fn list(
     let limit = paging.limit()?;
     let owner = parameters.owner.as_deref().filter(|owner| !owner.is_empty());
     let id = id_asked(parameters.id.as_deref())?;
-    let found = portal.runs.list(&user.user, owner, id.as_ref(), paging.after()?, limit + 1).await?;
+    let found = portal
+        .runs
+        .list(&user.user, owner, id.as_ref(), parameters.helpers == Some(true), paging.after()?, limit + 1)
+        .await?;
     let views = found.into_iter().map(|run| RunView::new(run, &user.user)).collect();
     Ok(Listed::new(views, limit, |view: &RunView| view.id))
 }

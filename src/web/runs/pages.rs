@@ -266,6 +266,7 @@ fn row(run: &Run, user: &Principal, now: Timestamp) -> RunRow {
         name: run.name.clone(),
         owner: (run.owner != user.user.id).then(|| run.owner_name.clone()),
         directory: run.directory.clone(),
+        is_helper: run.is_helper,
         state: RunState::of(&run.reading, run.source == Source::External),
         points: run.reading.points,
         curves: run.reading.curves,

@@ -38,6 +38,7 @@ pub fn view(address: &Address, table: Table, row: impl Fn(&Run) -> RunRow) -> Re
             MetricValue::Best | MetricValue::Last => String::new(),
         },
         with_same: asked.with_same,
+        with_helpers: address.of.with_helpers,
         groups: table
             .columns
             .iter()

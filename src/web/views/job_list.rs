@@ -41,6 +41,8 @@ pub struct JobSearch {
     /// What it is charged to.
     pub group: String,
     pub starred: bool,
+    /// Helper jobs too.
+    pub helpers: bool,
     /// Others' too, as far as one may see them.
     pub all: bool,
 }
@@ -48,6 +50,7 @@ pub struct JobSearch {
 impl JobSearch {
     pub fn narrows(&self) -> bool {
         self.starred
+            || self.helpers
             || self.all
             || [&self.find, &self.state, &self.tag, &self.group].iter().any(|text| !text.is_empty())
     }
@@ -75,6 +78,7 @@ pub struct JobRow {
     pub name: String,
     pub starred: bool,
     pub tags: Vec<String>,
+    pub is_helper: bool,
     pub owner: String,
     pub is_own: bool,
     pub attempt: i64,
@@ -103,6 +107,7 @@ impl JobRow {
             class,
             word,
             starred: job.starred,
+            is_helper: job.is_helper,
             owner: job.owner_name,
             is_own,
             attempt: job.attempt,

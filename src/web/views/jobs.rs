@@ -324,6 +324,8 @@ pub struct ShowJob {
     pub sentence: Sentence,
     pub starred: bool,
     pub tags: Vec<String>,
+    /// The portal submitted it as a step of something else.
+    pub is_helper: bool,
     pub attempt: i64,
     /// Those before the latest, newest first.
     pub earlier: Vec<i64>,

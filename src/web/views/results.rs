@@ -16,6 +16,8 @@ pub struct ResultsView {
     pub value: &'static str,
     pub step: String,
     pub with_same: bool,
+    /// Runs of helper jobs too.
+    pub with_helpers: bool,
     /// Keys and names of what groups can be made by; the one that is chosen.
     pub groups: Vec<(String, String)>,
     pub group: String,

@@ -31,6 +31,7 @@ pub struct RunRow {
     /// `None`: the reader.
     pub owner: Option<String>,
     pub directory: String,
+    pub is_helper: bool,
     pub state: RunState,
     pub points: u64,
     pub curves: u64,
@@ -151,7 +152,10 @@ impl RunsCompared {
 impl RunsPage {
     /// There is no run at all, whatever is asked for.
     pub fn is_empty(&self) -> bool {
-        self.table.rows.is_empty() && self.table.reset_href.is_none() && self.table.first_href.is_none()
+        self.table.rows.is_empty()
+            && !self.table.with_helpers
+            && self.table.reset_href.is_none()
+            && self.table.first_href.is_none()
     }
 
     pub fn error(&self, field: &str) -> Option<String> {

@@ -183,9 +183,16 @@ async fn everything(db: &Db, user: UserId) -> String {
             (
                 db.list_sessions(Filter { limit: 10, ..Filter::default() }).await.unwrap(),
                 db.list_jobs(JobFilter { limit: 10, ..JobFilter::default() }).await.unwrap(),
-                db.list_runs(&runs::Filter { reader: None, owner: None, find: "", before: None, limit: 10 })
-                    .await
-                    .unwrap(),
+                db.list_runs(&runs::Filter {
+                    reader: None,
+                    owner: None,
+                    find: "",
+                    with_helpers: false,
+                    before: None,
+                    limit: 10
+                })
+                .await
+                .unwrap(),
             ),
             (
                 db.refusals(user, 10).await.unwrap(),

@@ -3,7 +3,7 @@
 
 use lyceum::{
     db::{
-        admit::{AdmissionMode, AdmissionOutcome, Cause, Verdict},
+        admit::{AdmissionMode, AdmissionOutcome, Cause, NewAttempt, Verdict},
         idempotency::EarlierResult,
         jobs::{DeleteOutcome, JobChange, JobFilter},
         limits_and_usage::Requester,
@@ -112,6 +112,27 @@ async fn lists_of_jobs() {
         assert_eq!(listed(JobFilter { find: "resnet", ..all() }).await, [theirs, old]);
         assert_eq!(listed(JobFilter { find: "0%", ..all() }).await, [live]);
         assert_eq!(listed(JobFilter { find: "\0", ..all() }).await, Vec::<JobId>::new());
+
+        let mut asked = new_attempt(owner, "predict", None);
+        if let Some(NewAttempt { cause: Cause::Submitted(task), .. }) = &mut asked.job {
+            task.is_helper = true;
+        }
+        let helper = begun(db, &asked).await.job;
+        assert!(db.find_job(helper).await.unwrap().unwrap().is_helper);
+        for filter in [mine, JobFilter { find: "predict", ..all() }, JobFilter { live_only: true, ..mine }] {
+            assert!(!listed(filter).await.contains(&helper), "it is not asked for: {filter:?}");
+            assert!(listed(JobFilter { with_helpers: true, ..filter }).await.contains(&helper), "{filter:?}");
+        }
+        let part = helper.to_string()[28..].parse().unwrap();
+        assert_eq!(listed(JobFilter { id: Some(&part), ..mine }).await, [helper], "by its id it is meant");
+        assert!(db.end_session(asked.id, &exited(START)).await.unwrap());
+        let tagged = JobChange { tags: Some(vec!["look".to_owned()]), ..JobChange::default() };
+        assert!(db.change_job(helper, &tagged).await.unwrap());
+        assert_eq!(listed(JobFilter { tag: Some("look"), ..mine }).await, [helper]);
+        assert_eq!(db.delete_job(helper, BY).await.unwrap(), DeleteOutcome::Done);
+        assert!(db.restore_job(helper, owner, BY).await.unwrap());
+        assert_eq!(listed(mine).await, [live, old], "the trash keeps the mark");
+        assert_eq!(db.delete_job(helper, BY).await.unwrap(), DeleteOutcome::Done);
 
         let change = JobChange {
             name: Some("Été".to_owned()),

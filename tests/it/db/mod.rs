@@ -326,6 +326,7 @@ pub fn task(work: JobProgram) -> Task {
         requeue: false,
         array: None,
         tags: Vec::new(),
+        is_helper: false,
     }
 }
 

@@ -3,6 +3,7 @@
 use lyceum::{
     db::{
         Db, Error,
+        admit::{Cause, NewAttempt},
         idempotency::IdempotentRequest,
         jobs::{DeleteOutcome, JobChange},
         runs::Filter,
@@ -28,11 +29,12 @@ pub fn run(owner: UserId, name: &str) -> Run {
         group: None,
         reading: ReadProgress::default(),
         created_at: START,
+        is_helper: false,
     }
 }
 
 async fn names(db: &Db, reader: Option<UserId>, owner: Option<&str>) -> Vec<String> {
-    let filter = Filter { reader, owner, find: "", before: None, limit: 10 };
+    let filter = Filter { reader, owner, find: "", with_helpers: false, before: None, limit: 10 };
     db.list_runs(&filter).await.unwrap().into_iter().map(|run| run.name).collect()
 }
 
@@ -61,11 +63,12 @@ async fn runs_are_seen_by_whom_they_are_shared_with() {
         assert_eq!(names(db, Some(eve), None).await, ["shared"]);
         assert_eq!(names(db, None, Some("ada")).await, ["ours", "shared", "own"]);
         assert_eq!(names(db, None, Some("bob")).await, Vec::<String>::new());
-        let page = Filter { reader: Some(ada), owner: None, find: "", before: Some(ours.id), limit: 1 };
+        let page =
+            Filter { reader: Some(ada), owner: None, find: "", with_helpers: false, before: Some(ours.id), limit: 1 };
         assert_eq!(db.list_runs(&page).await.unwrap()[0].id, shared.id);
         let part: lyceum::model::IdPart = ours.id.to_string()[28..].parse().unwrap();
         let seen_by = async |reader| {
-            let all = Filter { reader, owner: None, find: "", before: None, limit: 10 };
+            let all = Filter { reader, owner: None, find: "", with_helpers: false, before: None, limit: 10 };
             db.list_runs_like(&all, Some(&part)).await.unwrap().into_iter().map(|run| run.id).collect::<Vec<_>>()
         };
         assert_eq!(seen_by(Some(bob)).await, [ours.id]);
@@ -239,11 +242,34 @@ async fn a_jobs_run_follows_its_attempts_and_is_seen_like_the_job() {
             db.change_job(first.job, &change).await.unwrap();
             assert_eq!(sees(bob).await, is_seen, "{visibility}");
             let listed = db
-                .list_runs(&Filter { reader: Some(bob), owner: None, find: "", before: None, limit: 9 })
+                .list_runs(&Filter {
+                    reader: Some(bob),
+                    owner: None,
+                    find: "",
+                    with_helpers: false,
+                    before: None,
+                    limit: 9,
+                })
                 .await
                 .unwrap();
             let listed: Vec<_> = listed.into_iter().map(|run| (run.id, run.visibility.as_str())).collect();
             assert_eq!(listed, if is_seen { vec![(run.id, visibility.as_str())] } else { vec![] }, "{visibility}");
+        }
+        // The run of a helper job is listed where it is asked for.
+        let mut helper = new_attempt(ada, "predict", None);
+        helper.spec.log_directory = Some("runs/predict".to_owned());
+        if let Some(NewAttempt { cause: Cause::Submitted(task), .. }) = &mut helper.job {
+            task.is_helper = true;
+        }
+        begun(db, &helper).await;
+        let unread = db.unread_attempts(second.id).await.unwrap().remove(0);
+        db.read_attempt(&unread, "/home/ada/runs/predict", START).await.unwrap();
+        for (with_helpers, count) in [(false, 1), (true, 2)] {
+            for reader in [None, Some(ada)] {
+                let all = Filter { reader, owner: None, find: "", with_helpers, before: None, limit: 9 };
+                let listed = db.list_runs(&all).await.unwrap();
+                assert_eq!((listed.len(), listed[0].is_helper), (count, with_helpers), "{reader:?}");
+            }
         }
         // With the job its run goes.
         assert_eq!(db.remove_runs_without_job().await.unwrap(), []);

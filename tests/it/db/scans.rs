@@ -165,7 +165,11 @@ fn questions(owner: UserId) -> Vec<(&'static str, usize, Question)> {
         ("a rare end", 0, Sessions(sessions::Filter { end_reason: Some(EndReason::OutOfMemory), ..listed })),
         ("a rare app", 0, Sessions(sessions::Filter { app: Some("jupyter"), ..listed })),
         ("live sessions", 0, Sessions(sessions::Filter { live_only: true, ..listed })),
-        ("runs", 0, Runs(runs::Filter { reader: own, owner: None, find: "", before: None, limit: 20 })),
+        (
+            "runs",
+            0,
+            Runs(runs::Filter { reader: own, owner: None, find: "", with_helpers: false, before: None, limit: 20 }),
+        ),
         ("people", 20, people(None, None)),
         ("administrators", 3, people(Some(Role::Admin), None)),
         ("disabled people", 0, people(None, Some(State::Disabled))),

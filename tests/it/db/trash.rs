@@ -90,7 +90,7 @@ async fn a_run_comes_back_until_the_trash_is_emptied() {
             assert!(!db.remove_run(run.id, &NOTED).await.unwrap());
         }
         let listed = async || {
-            let all = Filter { reader: None, owner: None, find: "", before: None, limit: 9 };
+            let all = Filter { reader: None, owner: None, find: "", with_helpers: false, before: None, limit: 9 };
             db.list_runs(&all).await.unwrap().into_iter().map(|run| run.id).collect::<Vec<_>>()
         };
         assert_eq!(listed().await, []);

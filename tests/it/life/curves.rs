@@ -58,6 +58,7 @@ async fn run(house: &House, owner: UserId, home: &str, number: usize, points: u3
         group: None,
         reading: ReadProgress::default(),
         created_at: Timestamp(0),
+        is_helper: false,
     };
     let noted = audit::Entry { at: Timestamp(0), actor: "test", action: "test", subject: "test", detail: "" };
     house.db().await.add_run(&row, None, &noted).await.unwrap();

@@ -28,6 +28,7 @@ fn job(word: &Word, name: &str, attempt: i64, latest: Session) -> Job {
         created_at: NOW.plus_seconds(-30_000),
         attempt,
         retries_left: 2,
+        is_helper: attempt == 3,
         latest: Session { job: Some(Attempt { job: id, number: attempt }), app: "job".to_owned(), ..latest },
     }
 }
@@ -60,6 +61,7 @@ pub fn list(word: &Word) -> JobsPage {
             find: word("res"),
             tag: word("vision"),
             group: word("speech"),
+            helpers: true,
             all: true,
             ..JobSearch::default()
         },
@@ -200,6 +202,7 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         sentence: sentence(&job.latest, &around),
         starred: true,
         tags: job.tags.clone(),
+        is_helper: true,
         attempt: 2,
         earlier: vec![1],
         several: true,

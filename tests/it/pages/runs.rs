@@ -18,6 +18,7 @@ fn row(word: &Word, name: &str, owner: Option<&str>, state: RunState, points: u6
         name: word(name),
         owner: owner.map(word),
         directory: word("/home/alice/experiments/2026/resnet/first"),
+        is_helper: owner.is_none(),
         state,
         points,
         curves: points / 1000,
@@ -148,6 +149,7 @@ fn table(word: &Word) -> ResultsView {
         value: "best",
         step: String::new(),
         with_same: false,
+        with_helpers: true,
         groups: vec![("p:lr".to_owned(), word("lr")), ("p:optimizer".to_owned(), word("optimizer"))],
         group: "p:optimizer".to_owned(),
         choice: vec![

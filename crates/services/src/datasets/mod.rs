@@ -161,6 +161,7 @@ impl Datasets {
             name: Some(request::job_name(&dataset.name)),
             command: Some(command),
             variables: Some([(build::command::VARIABLE.to_owned(), text)].into()),
+            is_helper: true,
             ..size
         };
         // One job for each time that it is asked for, however often a crash comes between.

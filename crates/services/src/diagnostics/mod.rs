@@ -206,6 +206,7 @@ impl GpuTests {
                 memory_bytes: memory_bytes(level, gpus),
             }),
             time_limit_seconds: Some(if level == Level::Quick { 600 } else { 1800 }),
+            is_helper: true,
             ..JobRequest::default()
         }
     }

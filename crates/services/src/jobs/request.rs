@@ -86,6 +86,9 @@ pub struct JobRequest {
     /// At most 20 tags, each of at most 32 letters, digits, spaces and `- _ . : / +`. All jobs of an array get them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
+    /// Whether the portal submits it for its owner, as a step of something else. The portal's own.
+    #[serde(skip)]
+    pub is_helper: bool,
 }
 
 /// A change of a job. Omitted fields are not changed.
@@ -179,6 +182,7 @@ impl JobRequest {
             after: None,
             array: None,
             tags: None,
+            is_helper: false,
             log_directory: spec.log_directory.clone().filter(|folder| !job.is_usual_log_directory(folder)),
         }
     }
@@ -217,6 +221,7 @@ impl JobRequest {
             after: other.after.or(self.after),
             array: other.array,
             tags: other.tags,
+            is_helper: other.is_helper,
         }
     }
 
@@ -299,11 +304,22 @@ impl JobRequest {
             slurm: self.slurm,
             options: Options { log_directory: self.log_directory, ..Options::default() },
         };
-        let (requeue, array, part) = (has_requeue, None, None);
-        Ok((
-            Task { work, variables, retries, retry_wait_seconds, after, part, shape, start, requeue, array, tags },
-            like,
-        ))
+        let is_helper = self.is_helper;
+        let task = Task {
+            work,
+            variables,
+            retries,
+            retry_wait_seconds,
+            after,
+            part: None,
+            shape,
+            start,
+            requeue: has_requeue,
+            array: None,
+            tags,
+            is_helper,
+        };
+        Ok((task, like))
     }
 }
 

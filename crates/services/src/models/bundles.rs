@@ -190,6 +190,7 @@ impl Models {
             environment: Some(environment),
             resources: Some(Resources { cpus: 2, memory_bytes: 4 << 30, ..Resources::default() }),
             time_limit_seconds: Some(super::prediction::TIMEOUT),
+            is_helper: true,
             ..JobRequest::default()
         }
     }

@@ -112,6 +112,7 @@ impl Models {
             environment: Some(environment),
             resources: Some(Resources { cpus: 2, memory_bytes: 4 << 30, ..Resources::default() }),
             time_limit_seconds: Some(TIMEOUT),
+            is_helper: true,
             ..JobRequest::default()
         };
         let job = self.jobs.submit(actor, request, None).await?;

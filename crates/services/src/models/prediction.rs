@@ -159,6 +159,7 @@ impl Models {
             environment: Some(self.environment(user, model).await?),
             resources: Some(Resources { cpus: 2, memory_bytes: 3 << 30, ..Resources::default() }),
             time_limit_seconds: Some(TIMEOUT),
+            is_helper: true,
             ..JobRequest::default()
         };
         let home = self.home(user).await?;

@@ -84,6 +84,7 @@ impl Models {
             group: checked.size.group,
             resources: Some(Resources { cpus: 2, memory_bytes: 3 << 30, ..Resources::default() }),
             time_limit_seconds: Some(prediction::TIMEOUT),
+            is_helper: true,
             ..JobRequest::default()
         };
         Ok(self.jobs.submit(actor, asked, None).await?)

@@ -181,18 +181,21 @@ impl Runs {
         Ok(self.db.run_of_job(job).await?)
     }
 
+    /// Lists runs, newest first; those of helper jobs where they are asked for, or where `id` names them.
     pub async fn list(
         &self,
         user: &User,
         owner: Option<&str>,
         id: Option<&IdPart>,
+        with_helpers: bool,
         before: Option<RunId>,
         limit: i64,
     ) -> Result<Vec<Run>> {
         // Without a word of whose, operators too see what concerns them alone.
         let reader = if owner.is_some() { sees(user) } else { Some(user.id) };
         let owner = owner.filter(|owner| *owner != "*");
-        Ok(self.db.list_runs_like(&db::runs::Filter { reader, owner, find: "", before, limit }, id).await?)
+        let filter = db::runs::Filter { reader, owner, find: "", with_helpers, before, limit };
+        Ok(self.db.list_runs_like(&filter, id).await?)
     }
 
     /// Registers a directory; asked twice with one key it is the same run.
@@ -224,6 +227,7 @@ impl Runs {
             group,
             reading: ReadProgress::default(),
             created_at: self.clock.now(),
+            is_helper: false,
         };
         let subject = new.id.to_string();
         let (at, actor) = (new.created_at, user.name.as_str());

@@ -51,6 +51,8 @@ pub struct RunSelection {
     pub runs: Option<Vec<RunId>>,
     /// Only of this person; `*`: everybody's, for operators.
     pub owner: Option<String>,
+    /// Those of helper jobs too.
+    pub with_helpers: bool,
 }
 
 /// Digests as they were read last, by the number of the reading they are of.
@@ -82,7 +84,7 @@ impl Runs {
 
     async fn meant(&self, user: &User, of: &RunSelection) -> Result<(Vec<Run>, bool)> {
         let Some(ids) = &of.runs else {
-            let mut runs = self.list(user, of.owner.as_deref(), None, None, MAX_RUNS + 1).await?;
+            let mut runs = self.list(user, of.owner.as_deref(), None, of.with_helpers, None, MAX_RUNS + 1).await?;
             let most = usize::try_from(MAX_RUNS).unwrap_or(usize::MAX);
             let truncated = most < runs.len();
             runs.truncate(most);
