@@ -69,6 +69,15 @@ impl Sorting {
         format!("{}{}", if self.is_descending { "-" } else { "" }, self.column.name)
     }
 
+    /// Returns the name of the column.
+    pub(super) fn name(&self) -> &'static str {
+        self.column.name
+    }
+
+    pub(super) fn is_descending(&self) -> bool {
+        self.is_descending
+    }
+
     /// Reads the cursor of a list in this order.
     pub(super) fn position<I: FromStr>(&self, paging: &Paging) -> Result<Position<I>> {
         let fault = |message| Error::field("cursor", "invalid_value", message);
@@ -155,6 +164,10 @@ fn words(column: &SortColumn, is_descending: bool) -> String {
         ("started", false) => "First started first".to_owned(),
         ("gpus", true) => "Most GPUs first".to_owned(),
         ("gpus", false) => "Fewest GPUs first".to_owned(),
+        ("state", true) => "Running first".to_owned(),
+        ("state", false) => "Succeeded first".to_owned(),
+        ("duration", true) => "Longest first".to_owned(),
+        ("duration", false) => "Shortest first".to_owned(),
         (name, _) if !column.is_usually_descending() => {
             let mut name = name.to_owned();
             name[..1].make_ascii_uppercase();
@@ -203,7 +216,7 @@ mod tests {
         let created = newest.get("created").unwrap();
         assert_eq!((created.href.as_str(), created.way), ("created", Some("descending")));
         let choices = by_name.choices();
-        assert_eq!(choices.len(), 8);
+        assert_eq!(choices.len(), 12);
         assert_eq!((choices[0].value.as_str(), choices[0].words.as_str()), ("", "Newest first"));
         let chosen: Vec<_> = choices.iter().filter(|choice| choice.is_chosen).collect();
         assert_eq!((chosen.len(), chosen[0].words.as_str()), (1, "Name, A to Z"));

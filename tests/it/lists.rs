@@ -78,6 +78,29 @@ async fn jobs_are_sorted_by_the_links_of_their_heads() {
     let refused: Value = browser.get("/api/v1/jobs?sort=size").await.json().await.unwrap();
     assert_eq!(refused["errors"][0]["field"], "sort", "{refused}");
     assert_eq!(browser.get("/api/v1/jobs?owner=*&sort=gpus").await.status(), 422, "others' jobs are not sorted by it");
+    // By their progress there are the running ones alone, which the page says.
+    let ids = "SELECT id FROM jobs WHERE name IN ('beta', 'gamma')";
+    execute(db, &format!("UPDATE sessions SET state = 'running', ready_at = 1 WHERE job_id IN ({ids})")).await;
+    let by_progress = page(&browser, head(&newest, "Progress").0).await;
+    assert_eq!(names(&by_progress), ["gamma", "beta"]);
+    assert!(by_progress.contains("Only running jobs can be sorted by progress"), "{by_progress}");
+    assert_eq!(names(&page(&browser, "/jobs?sort=-state").await), ["gamma", "beta", "Alpha"]);
+    let one: Value = browser.get("/api/v1/jobs?sort=progress&limit=1").await.json().await.unwrap();
+    let next = format!("/api/v1/jobs?sort=progress&limit=1&cursor={}", one["next_cursor"].as_str().unwrap());
+    let other: Value = browser.get(&next).await.json().await.unwrap();
+    assert_eq!((&one["items"][0]["name"], &other["items"][0]["name"]), (&json!("beta"), &json!("gamma")));
+    assert_eq!(other["next_cursor"], Value::Null);
+    let ended: Value = browser.get("/api/v1/jobs?sort=progress&state=ended").await.json().await.unwrap();
+    assert_eq!(ended["items"], json!([]));
+    // What the portal submitted for her is listed where she asks for it, and marked.
+    execute(db, "UPDATE jobs SET helper = TRUE WHERE name = 'beta'").await;
+    assert_eq!(names(&page(&browser, "/jobs").await), ["gamma", "Alpha"]);
+    let all = page(&browser, "/jobs?helpers=yes").await;
+    assert_eq!((names(&all).len(), all.matches(">helper job<").count()), (3, 1), "{all}");
+    let found: Value = browser.get("/api/v1/jobs?helpers=true&search=beta").await.json().await.unwrap();
+    assert_eq!(found["items"][0]["helper"], json!(true), "{found}");
+    assert_eq!(names(&page(&browser, "/search?find=beta").await), Vec::<&str>::new());
+    assert!(!page(&browser, "/").await.contains("beta</bdi>"));
     for list in ["sessions", "sweeps", "datasets", "models"] {
         assert_eq!(browser.get(&format!("/api/v1/{list}?sort=name")).await.status(), 200, "{list}");
         assert_eq!(browser.get(&format!("/api/v1/{list}?sort=x")).await.status(), 422, "{list}");

@@ -44,12 +44,26 @@ pub struct JobFilter<'a> {
 }
 
 /// The columns that jobs are sorted by.
-pub const SORT_COLUMNS: [SortColumn; 4] = [
+pub const SORT_COLUMNS: [SortColumn; 6] = [
     SortColumn::CREATED,
     SortColumn::text("name", "j.folded_name"),
+    SortColumn::number("state", STATE),
     SortColumn::number("started", "COALESCE(s.ready_at, s.started_at, 0)"),
+    SortColumn::number("duration", DURATION),
     SortColumn::number("gpus", "s.gpus"),
 ];
+
+/// What runs before what waits, then what went wrong before what succeeded: the outcomes are those of `Session::outcome`.
+const STATE: &str = "(CASE s.state WHEN 'running' THEN 9 WHEN 'starting' THEN 8 WHEN 'stopping' THEN 7 WHEN 'queued' THEN 6
+     ELSE (CASE WHEN s.end_reason = 'exited' AND COALESCE(s.exit_code, 0) = 0 THEN 1
+         WHEN s.end_reason IN ('stopped_by_owner', 'stopped_by_admin') THEN 2 WHEN s.end_reason IN ('time_limit', 'idle') THEN 3
+         WHEN s.end_reason = 'out_of_memory' THEN 4 ELSE 5 END) END)";
+
+/// Milliseconds, of those that have ended. Those that run are still growing: they stand above, the one that has run longest
+/// first, by a number that does not grow between two pages.
+const DURATION: &str = "(CASE WHEN s.ended_at IS NULL
+     THEN 9000000000000000 - COALESCE(s.ready_at, s.started_at, 9000000000000000)
+     ELSE s.ended_at - COALESCE(s.ready_at, s.started_at, s.ended_at) END)";
 
 /// Those of what a user sees of other users' jobs: no index has the attempts of the few jobs that are shared.
 pub const SHARED_SORT_COLUMNS: [SortColumn; 2] = [SortColumn::CREATED, SortColumn::text("name", "j.folded_name")];
@@ -249,7 +263,8 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>, is_one_group: bool, is_few: 
     let parts = by_parts("j.id", Named::Job, "$9", is_few);
     let id = id_is("j.id", filter.id);
     let Ordering { after, order, value } = Ordering::new(filter.sort.as_ref(), key, "$3", "$10");
-    let asked = format!("{owner} AND {state} AND {tag} AND {group} {starred} {work} {id} AND {find} {parts} AND {after}");
+    let asked =
+        format!("{owner} AND {state} AND {tag} AND {group} {starred} {work} {id} AND {find} {parts} AND {after}");
     let newest = format!("ORDER BY {order} LIMIT $4");
     let (select, from) = (format!("{}, {value} AS sorted", columns(db)), origin.from());
     match filter.reader {

@@ -3,7 +3,7 @@
 //! another page. Each column has an index for each way in which its list is read (`migrations/0045_sorted_lists.sql`).
 
 /// A column that a list can be sorted by.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortColumn {
     /// Its name in addresses.
     pub name: &'static str,
@@ -47,7 +47,7 @@ impl SortColumn {
         Self { name, expression, kind: Kind::Text }
     }
 
-    pub(super) const fn number(name: &'static str, expression: &'static str) -> Self {
+    pub const fn number(name: &'static str, expression: &'static str) -> Self {
         Self { name, expression, kind: Kind::Number }
     }
 

@@ -300,6 +300,8 @@ async fn a_sorted_list_is_read_in_its_order() {
     for (name, own, everybodys) in [
         ("name", "jobs_owner_name (owner=?", "jobs_name ("),
         ("started", "attempts_owner_started (owner=?", "attempts_started ("),
+        ("state", "attempts_owner_state (owner=?", "attempts_state ("),
+        ("duration", "attempts_owner_duration (owner=?", "attempts_duration ("),
         ("gpus", "attempts_owner_gpus (owner=?", "attempts_gpus ("),
     ] {
         for after in [None, Some("1")] {

@@ -9,8 +9,9 @@ use axum::{
 };
 use serde::Deserialize;
 
+use super::order;
 use crate::{
-    db::jobs::{JobFilter, SHARED_SORT_COLUMNS, SORT_COLUMNS},
+    db::jobs::{JobFilter, SHARED_SORT_COLUMNS},
     jobs::Changes,
     model::{Job, JobId, Role, hold::Pause},
     web::{
@@ -87,7 +88,7 @@ pub async fn page(
     };
     let reader = (user.user.role < Role::Operator).then(|| user.id());
     let is_of_others = search.all && reader.is_some();
-    let sorting = Sorting::of_page(if is_of_others { &SHARED_SORT_COLUMNS } else { &SORT_COLUMNS }, &visit.sort);
+    let sorting = Sorting::of_page(if is_of_others { &SHARED_SORT_COLUMNS } else { &order::COLUMNS }, &visit.sort);
     let position = sorting.position(&Paging::new(Some(PAGE_SIZE), visit.cursor.clone()))?;
     let filter = JobFilter {
         reader,
@@ -98,13 +99,11 @@ pub async fn page(
         group: Some(search.group.as_str()).filter(|group| !group.is_empty()),
         starred: search.starred,
         find: &search.find,
-        id: None,
         with_helpers: search.helpers,
-        sort: sorting.sort(&position),
-        before: position.before,
         limit: PAGE_SIZE + 1,
+        ..JobFilter::default()
     };
-    let found = portal.jobs.list_sorted(filter).await?;
+    let found = order::listed(&portal, filter, &sorting, &position).await?;
     let Listed { items, next_cursor } = sorting.listed(found, PAGE_SIZE, |job: &Job| job.id);
     let columns = columns::JOBS.shown(&portal, &user).await?;
     let shown: Vec<JobId> = items.iter().map(|job| job.id).collect();
@@ -128,6 +127,7 @@ pub async fn page(
         groups: billing_groups.groups.into_iter().map(|group| group.name).collect(),
         try_key,
         has_queue: portal.sessions.scheduler.has_queue(),
+        most_running: order::is_of_running(&sorting).then_some(order::MAX_RUNNING),
         frame,
         trash: trash::panel(&portal, &user, span(&visit.deleted)).await?,
         search,

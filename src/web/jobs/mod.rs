@@ -6,6 +6,7 @@
 pub(super) mod form;
 pub(super) mod hardware;
 mod list;
+mod order;
 pub(super) mod pages;
 pub(super) mod routes;
 pub(in crate::web) mod several;
@@ -31,7 +32,7 @@ use super::{
 };
 use crate::{
     apps::base_url,
-    db::jobs::{JobFilter, SHARED_SORT_COLUMNS, SORT_COLUMNS},
+    db::jobs::{JobFilter, SHARED_SORT_COLUMNS},
     jobs::{Changes, JobRequest},
     model::{
         EndReason, Gpu, Job, JobId, Outcome, Resources, Role, SessionState, SlurmOptions, SweepId, Timestamp, UserId,
@@ -284,8 +285,10 @@ pub struct JobParameters {
     /// Also helper jobs, which the portal submits for their owners, such as the builds of datasets. By default, they are
     /// listed only with `id` or `tag`.
     helpers: Option<bool>,
-    /// `created`, `name`, `started` or `gpus`, with a minus in front for the opposite order; by default `-created`. Jobs of
-    /// other users are sorted by `created` and `name` alone, except for operators.
+    /// `created`, `name`, `state`, `progress`, `started`, `duration` or `gpus`, with a minus in front for the opposite order;
+    /// by default `-created`. `progress` lists running jobs only, at most the newest 500. In the order of `duration`, jobs that
+    /// run are longer than all that have ended. Jobs of other users are sorted by `created` and `name` alone, except for
+    /// operators.
     #[param(example = "-created")]
     sort: Option<String>,
     limit: Option<i64>,
@@ -313,7 +316,7 @@ pub async fn list(
     };
     let id = id_asked(parameters.id.as_deref())?;
     let (reader, owner) = (reader(&user), owner_asked(&portal, &user, parameters.owner.as_deref()).await?);
-    let columns: &[_] = if reader.is_some() && owner != reader { &SHARED_SORT_COLUMNS } else { &SORT_COLUMNS };
+    let columns: &[_] = if reader.is_some() && owner != reader { &SHARED_SORT_COLUMNS } else { &order::COLUMNS };
     let sorting = Sorting::asked(columns, parameters.sort.as_deref())?;
     let position = sorting.position(&paging)?;
     let filter = JobFilter {
@@ -327,11 +330,10 @@ pub async fn list(
         group: parameters.group.as_deref().filter(|group| !group.is_empty()),
         starred: parameters.starred == Some(true),
         find: parameters.search.as_deref().unwrap_or_default(),
-        sort: sorting.sort(&position),
-        before: position.before,
         limit: limit + 1,
+        ..JobFilter::default()
     };
-    let found = portal.jobs.list_sorted(filter).await?;
+    let found = order::listed(&portal, filter, &sorting, &position).await?;
     let found = found.into_iter().map(|(job, value)| (JobView::from(job), value));
     Ok(sorting.listed(found.collect(), limit, |view: &JobView| view.id))
 }

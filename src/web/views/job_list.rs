@@ -27,6 +27,8 @@ pub struct JobsPage {
     pub try_key: Option<String>,
     /// The cluster has a queue of its own, which has a page.
     pub has_queue: bool,
+    /// How many jobs are sorted at most, where the order has running jobs alone.
+    pub most_running: Option<i64>,
     pub frame: ListFrame,
     pub trash: TrashPanel,
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use lyceum::{
     db::{
         Db, audit,
-        jobs::{JobChange, JobFilter},
+        jobs::{JobChange, JobFilter, SORT_COLUMNS},
         ordering::SortBy,
         people::{PeopleFilter, Sort},
         runs, sessions,
@@ -129,6 +129,10 @@ fn questions(owner: UserId) -> Vec<(&'static str, usize, Question)> {
         sort: Some(SortBy { column: &sessions::ENDED_SORT_COLUMNS[1], is_descending: true, after: None }),
         ..listed
     };
+    let sorted = |name| {
+        let column = SORT_COLUMNS.iter().find(|column| column.name == name)?;
+        Some(SortBy { column, is_descending: true, after: None })
+    };
     let people = |role, state| {
         let (find, source, sort, after) = (String::new(), None, Sort::Name, None);
         People(PeopleFilter { find, role, state, source, sort, after, limit: 20 })
@@ -148,6 +152,8 @@ fn questions(owner: UserId) -> Vec<(&'static str, usize, Question)> {
         ("own jobs of a group", 0, Jobs(JobFilter { group, reader: own, ..jobs })),
         ("running jobs", 0, Jobs(JobFilter { state: Some(SessionState::Running), ..jobs })),
         (LIVE, 0, Jobs(JobFilter { owner: own, live_only: true, ..jobs })),
+        ("own jobs by state", 20, Jobs(JobFilter { owner: own, sort: sorted("state"), ..jobs })),
+        ("jobs by duration", 20, Jobs(JobFilter { sort: sorted("duration"), ..jobs })),
         ("sessions", 20, Sessions(listed)),
         ("sessions of a person", 20, Sessions(sessions::Filter { owner: own, ..listed })),
         ("interactive sessions", 20, Sessions(interactive)),

@@ -69,6 +69,7 @@ pub fn list(word: &Word) -> JobsPage {
         groups: vec![word("vision"), word("speech")],
         try_key: None,
         has_queue: true,
+        most_running: Some(500),
         frame: ListFrame {
             notice: Some("Cancelling 2 jobs.".to_owned()),
             error: Some("Some jobs were not changed, because their state does not allow it.".to_owned()),
