@@ -60,8 +60,13 @@ function work() {
     if (value(name)) asked[name] = Number(value(name));
   const after = value("after").split(/[ ,]+/).filter(Boolean);
   if (after.length) asked.after = after.map((job) => ({ job, needs: value("needs") }));
+  const tags = value("tags")
+    .split(",")
+    .map((tag) => tag.trim())
+    .filter(Boolean);
   return {
     ...asked,
+    ...(tags.length ? { tags } : {}),
     ...(lines.length ? { variables } : {}),
     ...(value("log_directory") ? { log_directory: value("log_directory") } : {}),
   };

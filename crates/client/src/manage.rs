@@ -113,7 +113,7 @@ pub(super) async fn copy(api: &Api, id: &str, with: &Submit, json: bool, out: Ou
 }
 
 /// What of a job its owner chooses.
-const CHOSEN: [&str; 15] = [
+const CHOSEN: [&str; 16] = [
     "name",
     "command",
     "script",
@@ -129,6 +129,7 @@ const CHOSEN: [&str; 15] = [
     "time_limit_seconds",
     "retries",
     "nodes",
+    "tags",
 ];
 
 /// Each choice in which two jobs differ, in a line.

@@ -107,6 +107,7 @@ pub async fn submit(
         is_script: fields.get("work") == "script",
         command: fields.get("command").to_owned(),
         script: fields.get("script").to_owned(),
+        tags: fields.get("tags").trim().to_owned(),
         variables: fields.get("variables").to_owned(),
         retries: fields.get("retries").trim().to_owned(),
         retry_wait: fields.get("retry_wait_seconds").trim().to_owned(),
@@ -177,6 +178,7 @@ fn work_of(like: JobRequest) -> WorkForm {
         command: shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_default(),
         script: like.script.unwrap_or_else(|| SCRIPT.to_owned()),
         variables: lines.collect::<Vec<_>>().join("\n"),
+        tags: like.tags.unwrap_or_default().join(", "),
         slurm: Some(SlurmForm {
             sbatch: like.sbatch.unwrap_or(false),
             nodes: like.nodes.map(|nodes| nodes.to_string()).unwrap_or_default(),
@@ -245,7 +247,10 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
     if !faults.is_empty() {
         return Err(faults);
     }
+    let tags = work.tags.split(',').map(str::trim).filter(|tag| !tag.is_empty());
+    let tags: Vec<String> = tags.map(str::to_owned).collect();
     Ok(JobRequest {
+        tags: Some(tags).filter(|tags| !tags.is_empty()),
         retries,
         retry_wait_seconds,
         sbatch: Some(true).filter(|_| slurm.sbatch && work.is_script),
@@ -339,6 +344,12 @@ mod tests {
         assert_eq!(asked.command.unwrap(), ["python", "-c", r#"print("a b")"#, "x y"]);
         let variables: Vec<_> = asked.variables.unwrap().into_iter().collect();
         assert_eq!(variables, [("A".to_owned(), "1=2".to_owned()), ("B".to_owned(), " 3".to_owned())]);
+        let tagged = WorkForm { tags: " paper, lr 0.1,,".to_owned(), ..work("true", "") };
+        assert_eq!(request(&form(), &tagged).unwrap().tags.unwrap(), ["paper", "lr 0.1"]);
+        assert_eq!(
+            work_of(JobRequest { tags: Some(vec!["a".to_owned(), "b".to_owned()]), ..JobRequest::default() }).tags,
+            "a, b"
+        );
         for (command, variables, field) in [("echo 'a", "", "command"), ("true", "A", "variables")] {
             let faults = request(&form(), &work(command, variables)).unwrap_err();
             assert_eq!(faults[0].field, field);

@@ -81,6 +81,8 @@ pub struct WorkForm {
     pub login_shell: bool,
     /// `NAME=value`, a line each.
     pub variables: String,
+    /// With commas between them.
+    pub tags: String,
     /// How often it is tried again when it fails; empty is never.
     pub retries: String,
     /// How long after a failure (seconds).

@@ -485,6 +485,7 @@ async fn bad_input_and_other_peoples_jobs() {
     assert_eq!(status, 404, "looking is all that he may");
     let (status, copy) = bob.ask(&house, "POST", &format!("/jobs/{first}/clone"), &json!({ "name": "copy" })).await;
     assert_eq!((status, &copy["owner"], &copy["visibility"]), (202, &json!(bob.name), &json!("private")), "{copy}");
+    assert_eq!(copy["tags"], json!(["mnist"]), "tags go with it");
     assert_ne!(copy["log_directory"], changed["log_directory"], "each has a folder of its own");
     ended(&house, &bob, copy["id"].as_str().unwrap(), "exited").await;
 

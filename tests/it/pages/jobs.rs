@@ -162,6 +162,7 @@ pub fn new_wrong(word: &Word) -> NewJob {
             script: word("#!/bin/bash\npython train.py --data $DATA\n"),
             variables: word("DATA"),
             after: word("0190a1b2"),
+            tags: word("paper, vision!"),
             several: SeveralForm { parameters: word("lr: 0.1"), trials: word("many"), ..SeveralForm::default() },
             live: vec![(JobId::new().to_string(), word("preprocess"))],
             ..WorkForm::default()
@@ -170,6 +171,7 @@ pub fn new_wrong(word: &Word) -> NewJob {
             wrong("script", "must have at most 64 KiB: put the rest into a file and run it"),
             wrong("variables", "`DATA` is not of the form `NAME=value`"),
             wrong("parameters", "`lr: 0.1` is not of the form `name = values`"),
+            wrong("tags", "each tag must have 1 to 32 letters, digits, spaces and - _ . : / +"),
             wrong("trials", "must be a whole number"),
             wrong("after", "`0190a1b2` is not the ID of a job"),
             wrong("working_directory", "/scratch/alise does not exist: create it first, or choose another"),

@@ -181,7 +181,7 @@ impl JobRequest {
             // Those have ended, or are another plan's.
             after: None,
             array: None,
-            tags: None,
+            tags: Some(job.tags.clone()).filter(|tags| !tags.is_empty()),
             is_helper: false,
             log_directory: spec.log_directory.clone().filter(|folder| !job.is_usual_log_directory(folder)),
         }
@@ -220,7 +220,7 @@ impl JobRequest {
             retry_wait_seconds: other.retry_wait_seconds.or(self.retry_wait_seconds),
             after: other.after.or(self.after),
             array: other.array,
-            tags: other.tags,
+            tags: other.tags.or(self.tags),
             is_helper: other.is_helper,
         }
     }
@@ -542,11 +542,17 @@ mod tests {
 
     #[test]
     fn a_copy_with_another_command() {
-        let original = JobRequest { variables: Some([("A".to_owned(), "1".to_owned())].into()), ..script("echo a") };
+        let original = JobRequest {
+            variables: Some([("A".to_owned(), "1".to_owned())].into()),
+            tags: Some(vec!["paper".to_owned()]),
+            ..script("echo a")
+        };
         let changes = JobRequest { command: Some(vec!["true".to_owned()]), ..JobRequest::default() };
         let copy = original.clone().with(changes);
         assert_eq!((copy.script, copy.command.map(|argv| argv.len())), (None, Some(1)));
-        assert_eq!(copy.variables, original.variables);
+        assert_eq!((copy.variables, copy.tags), (original.variables.clone(), original.tags.clone()));
+        let without = JobRequest { tags: Some(Vec::new()), ..JobRequest::default() };
+        assert_eq!(original.with(without).tags, Some(Vec::new()));
     }
 
     #[test]
