@@ -388,7 +388,8 @@ fn web_config(
         Some(_) if !server.apps_url.is_empty() => AppsOrigin::Url(server.apps_url.trim_end_matches('/').to_owned()),
         Some(apps) => AppsOrigin::Port(apps.local_addr()?.port()),
     };
-    let trusted_proxies = server.trusted_proxies.iter().map(|proxy| web::forwarded::parse_network(proxy)).collect();
+    let trusted_proxies =
+        server.trusted_proxies.iter().map(|proxy| web::http::forwarded::parse_network(proxy)).collect();
     Ok(WebConfig {
         public_url: server.public_address(port),
         tls: !server.tls_cert.is_empty(),

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path};
 use url::Url;
 
 use super::{Config, ProfileSetting, Server, Storage};
-use crate::{apps, auth, model::quota::BadPeriod, scheduler::slurm, web::forwarded::parse_network};
+use crate::{apps, auth, model::quota::BadPeriod, scheduler::slurm, web::http::forwarded::parse_network};
 
 impl Config {
     /// Every fault; empty where all is well.

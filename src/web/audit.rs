@@ -13,11 +13,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Portal, csv,
-    error::{Error, FieldError, Problem, Result},
-    extract::{Admin, Query},
+    Portal,
+    http::{
+        csv,
+        error::{Error, FieldError, Problem, Result},
+        extract::{Admin, Query},
+        paging::{Listed, Paging},
+    },
     page::{Nav, Page},
-    paging::{Listed, Paging},
     views::{self, AuditFilter, AuditLine, AuditPage, Moment},
 };
 use crate::{

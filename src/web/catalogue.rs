@@ -7,7 +7,10 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Portal, error::Result, extract::CurrentUser, paging::Listed};
+use super::{
+    Portal,
+    http::{error::Result, extract::CurrentUser, paging::Listed},
+};
 use crate::{
     environments::{Framework, State as Building},
     model::Resources,

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, HeaderName, request::Parts},
 };
 
-use super::{Portal, forwarded};
+use super::{Portal, http::forwarded};
 use crate::{
     auth::{Claim, Credential, Principal, header::Settings},
     model::{Username, user::canonical_name},

@@ -7,8 +7,10 @@ use axum::{extract::State, response::Redirect};
 
 use super::{
     Portal,
-    error::{Error, Result},
-    extract::{CurrentUser, Form},
+    http::{
+        error::{Error, Result},
+        extract::{CurrentUser, Form},
+    },
     views::{ColumnLabel, ShownColumns},
 };
 

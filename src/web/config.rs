@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use ipnet::IpNet;
 use url::{Host, Origin, Url};
 
-use super::{forwarded::ClientHeader, guard};
+use super::http::{forwarded::ClientHeader, guard};
 use crate::scheduler::slurm::Quotas;
 
 /// How the portal is reached.

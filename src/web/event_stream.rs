@@ -17,7 +17,11 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{Portal, error::Result, extract::CurrentUser, sessions::cards, streams::sse_for};
+use super::{
+    Portal,
+    http::{error::Result, extract::CurrentUser, streams::sse_for},
+    sessions::cards,
+};
 use crate::{
     images::Entry,
     model::{Timestamp, User},

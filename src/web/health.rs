@@ -16,9 +16,12 @@ use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::{
     Identity, Portal,
-    error::{Error, NotModified, Result},
-    extract::CurrentUser,
-    forwarded, openapi,
+    http::{
+        error::{Error, NotModified, Result},
+        extract::CurrentUser,
+        forwarded,
+    },
+    openapi,
     page::{Nav, Page},
     views::{self, ApiDocs},
 };

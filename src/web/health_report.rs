@@ -12,8 +12,10 @@ use utoipa::ToSchema;
 
 use super::{
     Portal,
-    error::{Error, Problem, Result},
-    extract::Admin,
+    http::{
+        error::{Error, Problem, Result},
+        extract::Admin,
+    },
     page::{Nav, Page},
     views::{HealthPage, LoopLine, Moment, Show, as_sentence},
 };

@@ -12,11 +12,13 @@ use serde::Deserialize;
 
 use super::{
     Portal,
-    error::Result,
-    extract::{CurrentUser, Query},
     files::pages::space_meter,
+    http::{
+        error::Result,
+        extract::{CurrentUser, Query},
+        paging::Part,
+    },
     page::{Nav, Page},
-    paging::Part,
     sessions::cards,
     settings,
     views::{EnvironmentBanner, Home, InvitationRow, JobRow, Meter, Moment},

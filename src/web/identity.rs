@@ -19,7 +19,7 @@ use tower_sessions::{
 use super::{
     Portal, WebConfig,
     claim::Claimed,
-    error::{Error, Result},
+    http::error::{Error, Result},
 };
 use crate::auth::{Logins, Principal, access::ABSOLUTE_SECONDS};
 

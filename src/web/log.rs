@@ -15,9 +15,11 @@ use serde_json::json;
 
 use super::{
     Portal,
-    error::{Error, Result},
-    extract::CurrentUser,
-    streams::sse_for,
+    http::{
+        error::{Error, Result},
+        extract::CurrentUser,
+        streams::sse_for,
+    },
 };
 use crate::{
     model::{JobId, Session, SessionId},

@@ -15,10 +15,12 @@ use utoipa::ToSchema;
 use super::{
     Identity, Portal,
     claim::{self, Claimed},
-    error::{Error, Kind, Problem, Result},
-    extract::{CurrentUser, Form, Json, Query},
-    forwarded,
-    guard::safe_next,
+    http::{
+        error::{Error, Kind, Problem, Result},
+        extract::{CurrentUser, Form, Json, Query},
+        forwarded,
+        guard::safe_next,
+    },
     identity::{self, Cookie},
     page::{Nav, Page},
     views::Login,

@@ -12,8 +12,10 @@ use utoipa::ToSchema;
 
 use super::{
     Portal,
-    error::{Problem, Result},
-    extract::{CurrentUser, Json},
+    http::{
+        error::{Problem, Result},
+        extract::{CurrentUser, Json},
+    },
     login::ClientAddress,
     quotas::{self, Effective},
 };

@@ -2,7 +2,6 @@
 //! `finish` and `guard` stand around them, `extract` reads requests, `error` has the status codes, `views` draws.
 
 mod announcements;
-mod assets;
 #[expect(unused_qualifications, reason = "written by utoipa's macro for the parameters of a list")]
 mod audit;
 mod catalogue;
@@ -10,27 +9,18 @@ pub mod claim;
 mod cluster;
 mod columns;
 mod config;
-mod csv;
 mod datasets;
 mod diagnostics;
-pub mod error;
-mod error_mapping;
 mod event_stream;
-pub mod extract;
 mod files;
-pub mod forwarded;
-mod front;
 pub mod gateway;
-pub mod guard;
 mod health;
 mod health_report;
 mod home;
-mod href;
+pub mod http;
 pub mod identity;
 mod images;
 mod jobs;
-mod json;
-mod live_requests;
 mod log;
 mod login;
 pub mod markdown;
@@ -42,27 +32,21 @@ mod notifications;
 mod openapi;
 mod packages;
 pub mod page;
-mod paging;
 mod people;
 pub mod probe;
 mod quotas;
 mod registry_credentials;
-mod request_scope;
-mod routes;
 mod runs;
 mod search;
 mod selection;
 mod sessions;
 mod settings;
 mod site;
-mod sorting;
-mod streams;
 mod sweeps;
 mod ticket;
 mod tokens;
 mod trash;
 mod usage;
-mod versions;
 pub mod views;
 
 use std::{
@@ -76,15 +60,15 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::routes;
 
 pub use config::{AppsOrigin, WebConfig};
-pub use error::{Error, Result};
-pub use forwarded::ClientHeader;
-pub use front::Front;
 pub use health::document_faults;
 pub use health_report::ReportContext;
+pub use http::error::{Error, Result};
+pub use http::forwarded::ClientHeader;
+pub use http::front::Front;
+pub use http::request_scope::Listener;
+pub use http::routes::{Api, Pages, Route};
 pub use identity::Identity;
 pub use metrics::Metrics;
-pub use request_scope::Listener;
-pub use routes::{Api, Pages, Route};
 
 pub use crate::auth::scopes::RequiredScopes;
 
@@ -131,9 +115,9 @@ pub struct Portal {
     pub trash: Trash,
     /// The Unix account that everything runs as, where the portal is not root.
     pub single_user: Option<String>,
-    pub streams: streams::Streams,
+    pub streams: http::streams::Streams,
     /// What pages and the API are answering just now.
-    pub live_requests: live_requests::LiveRequests,
+    pub live_requests: http::live_requests::LiveRequests,
     pub announcements: Arc<Announcements>,
     pub notifications: Arc<Notifications>,
     /// What the health page looks at besides the services.
@@ -212,8 +196,8 @@ impl Portal {
             runs,
             trash,
             single_user,
-            streams: streams::Streams::default(),
-            live_requests: live_requests::LiveRequests::default(),
+            streams: http::streams::Streams::default(),
+            live_requests: http::live_requests::LiveRequests::default(),
             announcements,
             notifications,
             surroundings,
@@ -477,8 +461,8 @@ fn pages() -> Pages {
         .get(probe::FACTS, probe::facts)
         .get(probe::ECHO, probe::echo)
         .get(probe::EVENTS, probe::portals_events)
-        .add("GET", "/static/{*path}", assets::files())
-        .add("GET", "/favicon.ico", assets::icon())
+        .add("GET", "/static/{*path}", http::assets::files())
+        .add("GET", "/favicon.ico", http::assets::icon())
 }
 
 /// What administrators see and do.
@@ -554,13 +538,13 @@ pub fn apps_router(portal: Arc<Portal>) -> Router {
         .get(probe::FACTS, probe::facts)
         .get(probe::ECHO, probe::echo)
         .get(probe::EVENTS, probe::apps_events)
-        .add("GET", "/static/{*path}", assets::files())
-        .add("GET", "/favicon.ico", assets::icon())
+        .add("GET", "/static/{*path}", http::assets::files())
+        .add("GET", "/favicon.ico", http::assets::icon())
         .into_router()
         .fallback(async || Error::not_found())
         .method_not_allowed_fallback(async || Error::method_not_allowed())
-        .layer(CatchPanicLayer::custom(request_scope::panicked))
-        .layer(from_fn_with_state((portal.clone(), Listener::Apps), request_scope::finish))
+        .layer(CatchPanicLayer::custom(http::request_scope::panicked))
+        .layer(from_fn_with_state((portal.clone(), Listener::Apps), http::request_scope::finish))
         .route(APP, any(gateway::on_apps))
         .with_state(portal)
 }
@@ -574,9 +558,9 @@ pub fn finished(routes: Router<Arc<Portal>>, portal: Arc<Portal>) -> Router {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(identity::sessions(&portal))
         .layer(from_fn_with_state(portal.clone(), identity::cookies_that_count))
-        .layer(from_fn_with_state(portal.clone(), guard::same_origin))
-        .layer(CatchPanicLayer::custom(request_scope::panicked))
-        .layer(from_fn_with_state((portal.clone(), Listener::Portal), request_scope::finish))
+        .layer(from_fn_with_state(portal.clone(), http::guard::same_origin))
+        .layer(CatchPanicLayer::custom(http::request_scope::panicked))
+        .layer(from_fn_with_state((portal.clone(), Listener::Portal), http::request_scope::finish))
         .with_state(portal)
 }
 

@@ -13,8 +13,10 @@ use serde::Deserialize;
 
 use super::{
     Portal,
-    error::Result,
-    extract::{CurrentUser, Query},
+    http::{
+        error::Result,
+        extract::{CurrentUser, Query},
+    },
     page::Page,
     sessions::cards,
     views::{NoticeLine, Notices, Toast},

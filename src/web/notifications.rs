@@ -13,8 +13,10 @@ use utoipa::ToSchema;
 
 use super::{
     Portal,
-    error::{Error, Problem, Result},
-    extract::{CurrentUser, Form, Json},
+    http::{
+        error::{Error, Problem, Result},
+        extract::{CurrentUser, Form, Json},
+    },
     settings,
 };
 use crate::{

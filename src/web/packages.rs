@@ -14,10 +14,12 @@ use utoipa::ToSchema;
 
 use super::{
     Portal,
-    error::{Kind, Problem, Result},
-    extract::{CurrentUser, Query},
+    http::{
+        error::{Kind, Problem, Result},
+        extract::{CurrentUser, Query},
+        paging::Listed,
+    },
     page::{Nav, Page},
-    paging::Listed,
     views::{OverlayPanel, Packages},
 };
 use crate::sessions::OwnPackages;

@@ -21,9 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Portal,
-    error::{Error, Result},
-    forwarded,
-    streams::sse,
+    http::{
+        error::{Error, Result},
+        forwarded,
+        streams::sse,
+    },
 };
 use crate::auth::keys::KeyProof;
 

@@ -13,9 +13,11 @@ use utoipa::ToSchema;
 
 use super::{
     Portal,
-    error::{Error, Problem, Result},
-    extract::{CurrentUser, Form, Json},
-    paging::Listed,
+    http::{
+        error::{Error, Problem, Result},
+        extract::{CurrentUser, Form, Json},
+        paging::Listed,
+    },
     settings,
     views::{Moment, RegistriesForm, RegistryRow},
 };

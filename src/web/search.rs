@@ -14,8 +14,10 @@ use serde::Deserialize;
 
 use super::{
     Portal,
-    error::{Error, Result},
-    extract::{CurrentUser, Query},
+    http::{
+        error::{Error, Result},
+        extract::{CurrentUser, Query},
+    },
     page::{Layout, Nav, Page},
     sessions::cards::is_operator,
     views::{FoundItem, SearchPage, session_badge},

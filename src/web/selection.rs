@@ -9,9 +9,11 @@ use axum::{extract::State, response::Redirect};
 use super::{
     Portal,
     columns::way_back,
-    error::{Error, Result},
-    extract::{CurrentUser, Form},
-    href::href,
+    http::{
+        error::{Error, Result},
+        extract::{CurrentUser, Form},
+        href::href,
+    },
     views::ListFrame,
 };
 use crate::model::{DatasetId, ModelId, SessionId, SweepId};

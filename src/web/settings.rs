@@ -14,15 +14,17 @@ use super::{
     Portal,
     claim::Claimed,
     columns,
-    error::{Error, Result},
-    extract::{CurrentUser, Form, Id, Query},
+    http::{
+        error::{Error, Result},
+        extract::{CurrentUser, Form, Id, Query},
+        paging::Part,
+        routes::Pages,
+    },
     identity,
     login::ClientAddress,
     notifications, packages,
     page::{Nav, Page, Theme},
-    paging::Part,
     registry_credentials,
-    routes::Pages,
     views::{self, FieldError, InvitationRow, Moment, OwnGroup, ScopeChoice, Settings, TokenRow, source_word},
 };
 use crate::{
@@ -195,7 +197,7 @@ pub(super) async fn again(
 }
 
 /// The API's fields under the names that the page has for them.
-fn shown(error: &super::error::FieldError) -> FieldError {
+fn shown(error: &super::http::error::FieldError) -> FieldError {
     let field = match error.field.as_str() {
         "name" => "token_name",
         "expires_in_seconds" => "expires",

@@ -11,9 +11,11 @@ use utoipa::ToSchema;
 
 use super::{
     Portal,
-    error::{Created, Error, Problem, Result},
-    extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Query},
-    paging::{Listed, Paging},
+    http::{
+        error::{Created, Error, Problem, Result},
+        extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Query},
+        paging::{Listed, Paging},
+    },
 };
 use crate::{
     auth::tokens::NewToken,

@@ -13,8 +13,10 @@ use utoipa::ToSchema;
 use super::{
     Portal,
     columns::way_back,
-    error::Result,
-    extract::{CurrentUser, Form},
+    http::{
+        error::Result,
+        extract::{CurrentUser, Form},
+    },
     views::TrashPanel,
 };
 use crate::{

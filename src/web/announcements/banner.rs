@@ -13,8 +13,10 @@ use crate::{
     model::{AnnouncementId, Timestamp, UserId},
     web::{
         Portal,
-        error::Result,
-        extract::{CurrentUser, Id},
+        http::{
+            error::Result,
+            extract::{CurrentUser, Id},
+        },
         page::{Nav, Page},
         views::{AnnouncementLine, AnnouncementStrip},
     },

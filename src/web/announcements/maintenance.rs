@@ -24,10 +24,12 @@ use crate::{
     },
     web::{
         Portal,
-        error::{Error, Problem, Result},
-        extract::{Admin, CurrentUser, Form, Json, Query},
+        http::{
+            error::{Error, Problem, Result},
+            extract::{Admin, CurrentUser, Form, Json, Query},
+            versions::{check_version, tagged},
+        },
         page::{Nav, Page},
-        versions::{check_version, tagged},
         views::{self, MaintenanceForm, MaintenancePage},
     },
 };

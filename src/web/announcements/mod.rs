@@ -20,10 +20,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Created, Error, Problem, Result},
-    extract::{Admin, CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging},
-    versions::{check_version, tagged},
+    http::{
+        error::{Created, Error, Problem, Result},
+        extract::{Admin, CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
+        paging::{Listed, Paging},
+        versions::{check_version, tagged},
+    },
 };
 use crate::{
     db::{announcements::Filter, idempotency::IdempotentRequest},

@@ -20,10 +20,12 @@ use crate::{
     },
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{Admin, Form, Id, Query},
+        http::{
+            error::{Error, Result},
+            extract::{Admin, Form, Id, Query},
+            paging::{Listed, Paging},
+        },
         page::{Nav, Page},
-        paging::{Listed, Paging},
         views::{
             self, AnnouncementForm, AnnouncementLine, AnnouncementPage, AnnouncementRow, AnnouncementsPage, Moment,
         },

@@ -29,11 +29,12 @@ use crate::{
     sessions::Actor,
     web::{
         Portal,
-        error::{Error, Problem, Result},
-        extract::{CurrentUser, Id, Operator, Query},
-        paging::{Listed, Paging},
-        sessions::SessionView,
-        sessions::cards::is_operator,
+        http::{
+            error::{Error, Problem, Result},
+            extract::{CurrentUser, Id, Operator, Query},
+            paging::{Listed, Paging},
+        },
+        sessions::{SessionView, cards::is_operator},
     },
 };
 

@@ -11,7 +11,10 @@ use crate::{
     model::{SlurmChoices, slurm::Choice},
     scheduler::PortalUser,
     sessions,
-    web::{Portal, error::Result, extract::CurrentUser},
+    web::{
+        Portal,
+        http::{error::Result, extract::CurrentUser},
+    },
 };
 
 /// What this user may choose; `None` where the portal does not use Slurm.

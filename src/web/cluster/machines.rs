@@ -20,11 +20,13 @@ use crate::{
     },
     web::{
         Portal,
-        error::{Problem, Result},
-        extract::{CurrentUser, Query},
-        href::href,
+        http::{
+            error::{Problem, Result},
+            extract::{CurrentUser, Query},
+            href::href,
+            paging::{Listed, Paging},
+        },
         page::Nav,
-        paging::{Listed, Paging},
         sessions::cards::is_operator,
         views::{
             Calendar, MachineRow, MachinesPage, Meter, Moment, NodeTable, OfferRow, PartitionRow, ReservationRow,

@@ -20,8 +20,10 @@ use serde::Deserialize;
 
 use super::{
     Portal,
-    error::{Error, Result},
-    extract::{CurrentUser, Id, Operator, Query},
+    http::{
+        error::{Error, Result},
+        extract::{CurrentUser, Id, Operator, Query},
+    },
     page::{Nav, Page},
     sessions::cards::is_operator,
     views::{Calendar, ClusterPage, TimeChoice},
@@ -83,13 +85,13 @@ pub async fn page(
 }
 
 /// The routes that keep GPUs from new work.
-pub fn hold_api() -> super::routes::Api {
+pub fn hold_api() -> super::http::routes::Api {
     use utoipa_axum::routes;
-    super::routes::Api::within(&crate::auth::scopes::CLUSTER).routes(routes!(withheld::hold, withheld::release))
+    super::http::routes::Api::within(&crate::auth::scopes::CLUSTER).routes(routes!(withheld::hold, withheld::release))
 }
 
 /// The same by forms.
-pub fn hold_pages(others: super::routes::Pages) -> super::routes::Pages {
+pub fn hold_pages(others: super::http::routes::Pages) -> super::http::routes::Pages {
     others
         .and(&crate::auth::scopes::UNSCOPED)
         .post("/cluster/gpus/{uuid}/hold", withheld::hold_by_form)

@@ -23,8 +23,10 @@ use crate::{
     model::{JobId, Machines, Reservation, Resources, Session, SessionId, Timestamp, machines::Share, node_list},
     web::{
         Portal,
-        error::{Error, Problem, Result},
-        extract::{CurrentUser, Id},
+        http::{
+            error::{Error, Problem, Result},
+            extract::{CurrentUser, Id},
+        },
         page::{Nav, Page},
         sessions::cards::is_operator,
         views::{Calendar, GpuTile, Meter, Moment, NodePage, NodeWork, Show, StateBadge, Unit, resources_line},

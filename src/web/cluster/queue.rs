@@ -16,10 +16,12 @@ use crate::{
     scheduler,
     web::{
         Portal,
-        error::{Accepted, Error, Problem, Result},
-        extract::{CurrentUser, Id, Query},
+        http::{
+            error::{Accepted, Error, Problem, Result},
+            extract::{CurrentUser, Id, Query},
+            paging::{Listed, Paging},
+        },
         page::{Nav, Page},
-        paging::{Listed, Paging},
         sessions::cards::is_operator,
         views::{Moment, QueuePage, QueueRow, Show, StateBadge, resources_line},
     },

@@ -7,7 +7,7 @@ use crate::{
     auth::Principal,
     db::groups::{Audience, GroupFilter},
     model::{SessionId, UserId},
-    web::{Portal, error::Result, sessions::cards::is_operator},
+    web::{Portal, http::error::Result, sessions::cards::is_operator},
 };
 
 /// More groups than anybody manages.

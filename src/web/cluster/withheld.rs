@@ -14,8 +14,10 @@ use crate::{
     model::{Timestamp, gpus::WithheldGpu},
     web::{
         Portal,
-        error::{Problem, Result},
-        extract::{Form, Json, Operator},
+        http::{
+            error::{Problem, Result},
+            extract::{Form, Json, Operator},
+        },
     },
 };
 

@@ -21,8 +21,10 @@ use crate::{
     model::{Dataset, DatasetId, DatasetState},
     web::{
         Portal,
-        error::{Error, Problem, Result},
-        extract::{CurrentUser, Id, Query},
+        http::{
+            error::{Error, Problem, Result},
+            extract::{CurrentUser, Id, Query},
+        },
     },
 };
 

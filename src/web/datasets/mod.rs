@@ -18,10 +18,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Accepted, Created, Error, Problem, Result},
-    extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging},
-    sorting::Sorting,
+    http::{
+        error::{Accepted, Created, Error, Problem, Result},
+        extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
+        paging::{Listed, Paging},
+        sorting::Sorting,
+    },
 };
 use crate::{
     datasets::{

@@ -17,14 +17,16 @@ use crate::{
     model::{Dataset, DatasetId, DatasetState, DescriptionChanges, Resources},
     web::{
         Portal, columns,
-        error::{Error, Result},
-        extract::{CurrentUser, Form, Id, Query},
-        href::href,
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form, Id, Query},
+            href::href,
+            paging::Paging,
+            sorting::Sorting,
+        },
         jobs::why_it_waits,
         page::{Nav, Page},
-        paging::Paging,
         selection,
-        sorting::Sorting,
         views::{
             self, ClassBar, DatasetForm, DatasetInside, DatasetPage, DatasetRow, DatasetsPage, ItemCard, ItemFilter,
             Moment, NewDatasetPage, SideBar,

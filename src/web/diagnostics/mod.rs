@@ -13,10 +13,12 @@ use utoipa_axum::routes;
 
 use super::{
     Portal,
-    error::{Accepted, Created, Problem, Result},
-    extract::{CurrentUser, Id, Json, Query},
-    paging::{Listed, Paging},
-    routes::{Api, Pages},
+    http::{
+        error::{Accepted, Created, Problem, Result},
+        extract::{CurrentUser, Id, Json, Query},
+        paging::{Listed, Paging},
+        routes::{Api, Pages},
+    },
 };
 use crate::{
     auth::scopes,

@@ -17,12 +17,14 @@ use crate::{
     },
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{CurrentUser, Form, Id, Query},
-        href::href,
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form, Id, Query},
+            href::href,
+            paging::{Listed, Paging},
+        },
         jobs::why_it_waits,
         page::{Nav, Page},
-        paging::{Listed, Paging},
         sessions::cards::is_operator,
         views::{
             self, DiagnosticsForm, DiagnosticsPage, DiagnosticsRow, DiagnosticsTables, RunningTest, ShowDiagnostics,

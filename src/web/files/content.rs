@@ -25,8 +25,10 @@ use crate::{
     protocol::files_agent::Fault,
     web::{
         Portal,
-        error::{Error, NotModified, Partial, Result},
-        extract::{CurrentUser, PathParameter, Query},
+        http::{
+            error::{Error, NotModified, Partial, Result},
+            extract::{CurrentUser, PathParameter, Query},
+        },
     },
 };
 

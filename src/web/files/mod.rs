@@ -23,9 +23,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Created, Error, FieldError, Result},
-    extract::{CurrentUser, Json, PathParameter, Query},
-    paging::Listed,
+    http::{
+        error::{Created, Error, FieldError, Result},
+        extract::{CurrentUser, Json, PathParameter, Query},
+        paging::Listed,
+    },
 };
 use crate::{
     files::{self, RootSpace, RootedPath, SpaceState},

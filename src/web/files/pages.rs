@@ -20,9 +20,11 @@ use crate::{
     },
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{CurrentUser, Form, PathParameter, Query},
-        href::href,
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form, PathParameter, Query},
+            href::href,
+        },
         page::{Nav, Page},
         views::{Column, Crumb, FileItem, FileRow, FilesPage, Meter, Moment, Preview, RootTab, Unit},
     },

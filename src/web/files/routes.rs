@@ -6,7 +6,7 @@ use utoipa_axum::routes;
 use super::{content, pages, several, uploads};
 use crate::{
     auth::scopes,
-    web::routes::{Api, Pages},
+    web::http::routes::{Api, Pages},
 };
 
 pub fn api() -> Api {

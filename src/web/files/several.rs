@@ -16,9 +16,11 @@ use crate::{
     model::files::{Entry, RawPath},
     web::{
         Portal,
-        error::{Error, FieldError, Result},
-        extract::{CurrentUser, Form, Json},
-        href::href,
+        http::{
+            error::{Error, FieldError, Result},
+            extract::{CurrentUser, Form, Json},
+            href::href,
+        },
         page::{Nav, Page},
         views::{SelectedFiles, SelectedItem},
     },

@@ -19,8 +19,10 @@ use crate::{
     protocol::files_agent::Fault,
     web::{
         Portal,
-        error::{Created, Error, Result},
-        extract::{CurrentUser, Id, IdempotencyKey, Json},
+        http::{
+            error::{Created, Error, Result},
+            extract::{CurrentUser, Id, IdempotencyKey, Json},
+        },
     },
 };
 

@@ -17,8 +17,10 @@ use crate::{
     model::{LoginId, SessionId, SessionState},
     web::{
         AppsOrigin, Listener, Portal,
-        error::{Error, Result},
-        extract::wants_html,
+        http::{
+            error::{Error, Result},
+            extract::wants_html,
+        },
         identity::{self, Cookie},
         page::Page,
         ticket,

@@ -8,7 +8,7 @@ use axum::{
 
 use crate::{
     model::SessionId,
-    web::error::{Error, Result},
+    web::http::error::{Error, Result},
 };
 
 /// Whether a request was sent to a name below `domain`, or to the domain itself: none of the

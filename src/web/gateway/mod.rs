@@ -27,11 +27,13 @@ pub use self::watch::{cut_what_lost_access, expected, forget_ended};
 use super::{
     APP, AppsOrigin, Listener, Portal,
     claim::{self, Claimed},
-    error::{Error, Result},
-    extract::wants_html,
-    forwarded, guard,
+    http::{
+        error::{Error, Result},
+        extract::wants_html,
+        forwarded, guard,
+        request_scope::{self, RequestFacts},
+    },
     identity::Identity,
-    request_scope::{self, RequestFacts},
     ticket,
 };
 use crate::{

@@ -10,8 +10,10 @@ use crate::{
     proxy,
     web::{
         AppsOrigin, Listener, Portal,
-        error::{Error, Result},
-        guard,
+        http::{
+            error::{Error, Result},
+            guard,
+        },
     },
 };
 

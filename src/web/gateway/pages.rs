@@ -14,9 +14,11 @@ use crate::{
     model::{Session, SessionState, job::Attempt},
     web::{
         Listener, Portal,
-        error::{Error, Result},
-        extract::wants_html,
-        guard,
+        http::{
+            error::{Error, Result},
+            extract::wants_html,
+            guard,
+        },
         page::{Layout, Nav, Page, Theme},
         sessions::cards,
         views::{self, TerminalPage},

@@ -16,9 +16,11 @@ use utoipa::ToSchema;
 
 use super::{
     Portal,
-    error::{Accepted, Created, Error, Problem, Result},
-    extract::{CurrentUser, Json},
-    paging::Listed,
+    http::{
+        error::{Accepted, Created, Error, Problem, Result},
+        extract::{CurrentUser, Json},
+        paging::Listed,
+    },
 };
 use crate::{
     auth::Principal,

@@ -13,8 +13,10 @@ use crate::{
     images::{NewImage, SUGGESTIONS},
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{Admin, CurrentUser, Form, Query},
+        http::{
+            error::{Error, Result},
+            extract::{Admin, CurrentUser, Form, Query},
+        },
         page::{Nav, Page},
         views::{self, ImageForm, ImageRow, ImagesPage, StorageView},
     },

@@ -12,8 +12,10 @@ use crate::{
     model::{FieldError, Timestamp},
     web::{
         Portal,
-        error::{Error, Problem, Result},
-        extract::{Admin, Json},
+        http::{
+            error::{Error, Problem, Result},
+            extract::{Admin, Json},
+        },
     },
 };
 

@@ -26,8 +26,10 @@ use crate::{
     web::{
         Portal,
         cluster::choices::choices,
-        error::{self, Error, Result},
-        extract::{CurrentUser, Form, Query},
+        http::{
+            error::{self, Error, Result},
+            extract::{CurrentUser, Form, Query},
+        },
         page::{Nav, Page},
         sessions::{cards, form as sessions},
         views::{

@@ -16,8 +16,10 @@ use crate::{
     },
     web::{
         Portal,
-        error::{Problem, Result},
-        extract::{CurrentUser, Id},
+        http::{
+            error::{Problem, Result},
+            extract::{CurrentUser, Id},
+        },
         sessions::hardware::{GpuReportView, IdleGpus, efficiency},
     },
 };

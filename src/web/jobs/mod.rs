@@ -23,12 +23,14 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Accepted, Created, Error, Problem, Result},
-    extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging, id_asked},
+    http::{
+        error::{Accepted, Created, Error, Problem, Result},
+        extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
+        paging::{Listed, Paging, id_asked},
+        sorting::Sorting,
+        streams::{EventId, Subject, follow_events, sse_for},
+    },
     sessions::{AdmissionAnswer, estimated_start, waiting_since},
-    sorting::Sorting,
-    streams::{EventId, Subject, follow_events, sse_for},
 };
 use crate::{
     apps::base_url,

@@ -11,8 +11,10 @@ use crate::{
     model::{Job, JobId, SessionState},
     web::{
         Portal,
-        error::Result,
-        sorting::{Position, Sorting},
+        http::{
+            error::Result,
+            sorting::{Position, Sorting},
+        },
     },
 };
 

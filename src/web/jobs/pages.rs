@@ -17,9 +17,11 @@ use crate::{
     sessions::program_notes,
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{CurrentUser, Form, Id, Query},
-        href::href,
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form, Id, Query},
+            href::href,
+        },
         markdown::Markdown,
         page::{Nav, Page},
         sessions::{

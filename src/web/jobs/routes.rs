@@ -4,7 +4,7 @@
 use super::{form, list, pages};
 use crate::{
     auth::scopes,
-    web::{routes::Pages, selection, sweeps, trash},
+    web::{http::routes::Pages, selection, sweeps, trash},
 };
 
 /// Adds the pages to those that are there.

@@ -7,7 +7,10 @@ use crate::{
     jobs::JobRequest,
     model::sweep::{Goal, Metric},
     sweeps::{SweepRequest, Values},
-    web::{error::FieldError, extract::Form, views::SeveralForm},
+    web::{
+        http::{error::FieldError, extract::Form},
+        views::SeveralForm,
+    },
 };
 
 pub(in crate::web) fn read(fields: &Form) -> SeveralForm {

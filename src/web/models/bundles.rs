@@ -15,9 +15,11 @@ use crate::{
     models::{NewExport, NewImport},
     web::{
         Portal,
-        error::{Created, Error, Problem, Result},
-        extract::{CurrentUser, Form, Id, Json},
-        href::href,
+        http::{
+            error::{Created, Error, Problem, Result},
+            extract::{CurrentUser, Form, Id, Json},
+            href::href,
+        },
         page::Page,
         views::{self, ImportForm},
     },

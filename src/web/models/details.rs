@@ -19,9 +19,11 @@ use crate::{
     web::{
         Portal,
         datasets::items::png,
-        error::{Error, Problem, Result},
-        extract::{CurrentUser, Id, Query},
         files::content,
+        http::{
+            error::{Error, Problem, Result},
+            extract::{CurrentUser, Id, Query},
+        },
     },
 };
 

@@ -24,10 +24,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Created, Error, Problem, Result},
-    extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging},
-    sorting::Sorting,
+    http::{
+        error::{Created, Error, Problem, Result},
+        extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
+        paging::{Listed, Paging},
+        sorting::Sorting,
+    },
 };
 use crate::{
     db::models::{ModelFilter, SORT_COLUMNS},

@@ -22,14 +22,16 @@ use crate::{
     sweeps::SweepRequest,
     web::{
         Portal, columns,
-        error::{Error, Result},
-        extract::{CurrentUser, Form, Id, Query},
-        href::href,
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form, Id, Query},
+            href::href,
+            paging::Paging,
+            sorting::Sorting,
+        },
         jobs::{several, why_it_waits},
         page::{Nav, Page},
-        paging::Paging,
         selection,
-        sorting::Sorting,
         views::{
             self, Drawing, ImportForm, LayerTable, LegendLine, LineageRows, MeasuredSplit, ModelForm, ModelInside,
             ModelPage, ModelRow, ModelsPage, Moment, NewModelPage, PrecisionsPart, PredictionCard, PredictionsPage,

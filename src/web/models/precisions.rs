@@ -12,8 +12,10 @@ use crate::{
     models::{NewPrecisions, PrecisionMeasurement, Precisions, Progress},
     web::{
         Portal,
-        error::{Created, Problem, Result},
-        extract::{CurrentUser, Form, Id, Json},
+        http::{
+            error::{Created, Problem, Result},
+            extract::{CurrentUser, Form, Id, Json},
+        },
     },
 };
 

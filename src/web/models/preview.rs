@@ -18,8 +18,10 @@ use crate::{
     web::{
         Portal,
         datasets::items::png,
-        error::{Created, Error, Problem, Result},
-        extract::{CurrentUser, Form, Id, Json},
+        http::{
+            error::{Created, Error, Problem, Result},
+            extract::{CurrentUser, Form, Id, Json},
+        },
         page::{Nav, Page},
         views::{LayerTable, ModelForm, PreviewPage, PreviewPair},
     },

@@ -6,7 +6,7 @@ use super::{bundles, details, pages, precisions, prediction, preview};
 use crate::{
     auth::scopes,
     web::{
-        routes::{Api, Pages},
+        http::routes::{Api, Pages},
         selection,
     },
 };

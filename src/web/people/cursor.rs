@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 use crate::{
     db::people::{PeoplePosition, Sort},
     model::{GroupId, User},
-    web::error::{Error, Result},
+    web::http::error::{Error, Result},
 };
 
 /// Identifies a position in the list of users, for paging.

@@ -20,10 +20,12 @@ use crate::{
     model::{Session, size::human_size},
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{Admin, Form, GroupReader, Query},
+        http::{
+            error::{Error, Result},
+            extract::{Admin, Form, GroupReader, Query},
+            paging::{Listed, Paging},
+        },
         page::{Nav, Page},
-        paging::{Listed, Paging},
         views::{
             self, FieldError, GroupPage, GroupRow, GroupSessionRow, GroupsPage, InvitationRow, MemberRow, Moment,
             resources_line, session_badge, source_word,

@@ -20,10 +20,12 @@ use crate::{
     model::{JobId, Resources, Session, SessionState, Timestamp, User},
     web::{
         Portal,
-        error::{Created, Error, Problem, Result},
-        extract::{Admin, CurrentUser, GroupReader, HashedJson, IdempotencyKey, Json, Query},
-        paging::{Listed, Paging},
-        versions::{check_version, tagged},
+        http::{
+            error::{Created, Error, Problem, Result},
+            extract::{Admin, CurrentUser, GroupReader, HashedJson, IdempotencyKey, Json, Query},
+            paging::{Listed, Paging},
+            versions::{check_version, tagged},
+        },
     },
 };
 
@@ -391,7 +393,7 @@ pub(super) async fn group(portal: &Portal, reader: &Principal, id_or_name: &str)
 
 async fn somebody(portal: &Portal, name: &str) -> Result<User> {
     named(portal, name).await.map_err(|error| match error.kind() {
-        crate::web::error::Kind::NotFound => Error::not_found_because("There is no user with this name."),
+        crate::web::http::error::Kind::NotFound => Error::not_found_because("There is no user with this name."),
         _ => error,
     })
 }

@@ -18,9 +18,11 @@ use crate::{
     model::{Invitation, Timestamp},
     web::{
         Portal,
-        error::{Created, Error, Problem, Result},
-        extract::{CurrentUser, Form, GroupReader, Json},
-        paging::Listed,
+        http::{
+            error::{Created, Error, Problem, Result},
+            extract::{CurrentUser, Form, GroupReader, Json},
+            paging::Listed,
+        },
     },
 };
 

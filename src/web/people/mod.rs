@@ -25,11 +25,13 @@ pub(super) use self::cursor::GroupCursor;
 use self::cursor::PeopleCursor;
 use super::{
     Portal,
-    error::{Created, Error, Problem, Result},
-    extract::{Admin, HashedJson, IdempotencyKey, Json, Operator, Query},
-    paging::{Listed, Paging},
+    http::{
+        error::{Created, Error, Problem, Result},
+        extract::{Admin, HashedJson, IdempotencyKey, Json, Operator, Query},
+        paging::{Listed, Paging},
+        versions::{check_version, tagged},
+    },
     tokens::TokenInfo,
-    versions::{check_version, tagged},
 };
 use crate::{
     auth::people::{NewPerson, PersonChange},

@@ -4,7 +4,7 @@
 use axum::response::{IntoResponse, Redirect, Response};
 use url::form_urlencoded::Serializer;
 
-use crate::web::error::{Error, Result};
+use crate::web::http::error::{Error, Result};
 
 /// No name is longer than this in characters, whatever somebody types.
 const MAX_LENGTH: usize = 200;

@@ -23,10 +23,12 @@ use crate::{
     model::{Role, SessionState, TokenId, User, UserId, user},
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{Admin, Form, Id, Operator, Query},
+        http::{
+            error::{Error, Result},
+            extract::{Admin, Form, Id, Operator, Query},
+            paging::{Listed, Part},
+        },
         page::{Nav, Page},
-        paging::{Listed, Part},
         sessions::cards,
         settings::{self, SHOWN, token_rows},
         views::{

@@ -14,8 +14,10 @@ use crate::{
     sessions::Actor,
     web::{
         Portal,
-        error::{Accepted, Error, Problem, Result},
-        extract::{Operator, Query},
+        http::{
+            error::{Accepted, Error, Problem, Result},
+            extract::{Operator, Query},
+        },
     },
 };
 

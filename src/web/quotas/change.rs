@@ -16,7 +16,7 @@ use crate::{
         FieldError, Timestamp,
         quota::{Change, Kind, Terms},
     },
-    web::error::{Error, Result},
+    web::http::error::{Error, Result},
 };
 
 /// A change of any quota fields: a number, -1 for unlimited, null to inherit. `expires_at` and `note` apply to the

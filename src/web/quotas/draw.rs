@@ -26,7 +26,7 @@ use crate::{
     },
     web::{
         Portal,
-        error::Result,
+        http::error::Result,
         page::Nav,
         sessions::cards,
         views::{

@@ -14,7 +14,7 @@ use crate::{
         time::parse_day_or_moment,
     },
     web::{
-        extract::Form,
+        http::extract::Form,
         views::{Choice, EnteredAmount, MarkBoxes},
     },
 };

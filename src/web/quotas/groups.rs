@@ -22,10 +22,12 @@ use crate::{
     },
     web::{
         Portal,
-        error::Result,
-        extract::{GroupReader, Query},
+        http::{
+            error::Result,
+            extract::{GroupReader, Query},
+            paging::{Listed, Paging},
+        },
         page::{Nav, Page},
-        paging::{Listed, Paging},
         people::GroupCursor,
         views::{Meter, Moment, QuotaGroupRow, QuotaGroupsPage, field_words, limit_words},
     },

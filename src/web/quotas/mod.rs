@@ -33,8 +33,10 @@ pub use table::{__path_table, download, page, table};
 
 use super::{
     Portal,
-    error::{Error, Result},
-    extract::{Admin, GroupReader, Json, Operator},
+    http::{
+        error::{Error, Result},
+        extract::{Admin, GroupReader, Json, Operator},
+    },
 };
 use crate::{
     admission::{ChangePreview, QuotaStatus, slurm_limits::READ_ONLY},

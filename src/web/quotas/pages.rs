@@ -23,8 +23,10 @@ use crate::{
     model::FieldError,
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{Admin, Form, GroupReader, Operator, Query},
+        http::{
+            error::{Error, Result},
+            extract::{Admin, Form, GroupReader, Operator, Query},
+        },
         page::Page,
     },
 };

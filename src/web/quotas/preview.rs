@@ -19,8 +19,10 @@ use crate::{
     model::quota::{Kind, Reason},
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{GroupReader, Json},
+        http::{
+            error::{Error, Result},
+            extract::{GroupReader, Json},
+        },
     },
 };
 

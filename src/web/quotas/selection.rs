@@ -22,8 +22,10 @@ use crate::{
     model::{FieldError, Timestamp, User, quota::Kind},
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{Admin, Form},
+        http::{
+            error::{Error, Result},
+            extract::{Admin, Form},
+        },
         page::{Nav, Page},
         views::{
             ChangeLine, EnteredAmount, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, Moment,

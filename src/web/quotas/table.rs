@@ -26,11 +26,13 @@ use crate::{
     web::{
         Portal,
         audit::wants_csv,
-        csv,
-        error::{Error, Problem, Result},
-        extract::{Operator, Query},
+        http::{
+            csv,
+            error::{Error, Problem, Result},
+            extract::{Operator, Query},
+            paging::{Listed, Paging},
+        },
         page::{Nav, Page},
-        paging::{Listed, Paging},
         views::{Column, Meter, Moment, QuotaColumns, QuotaRow, QuotaSearch, QuotaStrip, QuotasPage, Source, Unit},
     },
 };

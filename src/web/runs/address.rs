@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 use crate::{
     model::RunId,
     runs::{LONGEST_FILTER, MetricValue, Order, RunSelection, TableQuery},
-    web::error::{Error, Result},
+    web::http::error::{Error, Result},
 };
 
 /// How many rows a page has where nobody says, and at most.

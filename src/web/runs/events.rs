@@ -23,9 +23,11 @@ use crate::{
     runs::{CurveGrowth, Delta, DeltaKind},
     web::{
         Portal,
-        error::{Error, Problem, Result},
-        extract::{CurrentUser, Id, Query},
-        streams::sse_for,
+        http::{
+            error::{Error, Problem, Result},
+            extract::{CurrentUser, Id, Query},
+            streams::sse_for,
+        },
     },
 };
 

@@ -18,8 +18,10 @@ use crate::{
     runs::{Curve, Metrics},
     web::{
         Portal,
-        error::{Error, Problem, Result},
-        extract::{CurrentUser, Id, Query},
+        http::{
+            error::{Error, Problem, Result},
+            extract::{CurrentUser, Id, Query},
+        },
     },
 };
 

@@ -19,9 +19,11 @@ use crate::{
     runs::{Axis, Curve, Metrics, Question, Selection, csv, curve, metrics},
     web::{
         Portal,
-        error::{Error, NotModified, Problem, Result},
-        extract::{CurrentUser, Id, Json, Query},
-        json::Long,
+        http::{
+            error::{Error, NotModified, Problem, Result},
+            extract::{CurrentUser, Id, Json, Query},
+            json::Long,
+        },
     },
 };
 

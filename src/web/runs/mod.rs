@@ -23,9 +23,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Created, Problem, Result},
-    extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging, id_asked},
+    http::{
+        error::{Created, Problem, Result},
+        extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
+        paging::{Listed, Paging, id_asked},
+    },
 };
 use crate::{
     db::idempotency::IdempotentRequest,

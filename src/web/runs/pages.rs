@@ -21,8 +21,10 @@ use crate::{
     runs::{Change, Draft, Metrics, Selection, Table, Tag, Tags, metrics},
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{CurrentUser, Form, Id, Query},
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form, Id, Query},
+        },
         page::{Nav, Page},
         sessions::board,
         trash,

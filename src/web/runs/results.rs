@@ -17,9 +17,11 @@ use crate::{
     runs::{Cell, Column, Group, Item, Kind, SmallLine, Spread, Table},
     web::{
         Portal,
-        error::{Problem, Result},
-        extract::CurrentUser,
-        json::Long,
+        http::{
+            error::{Problem, Result},
+            extract::CurrentUser,
+            json::Long,
+        },
     },
 };
 

@@ -18,8 +18,10 @@ use crate::{
     sessions::{MAX_LOG_DIRECTORIES, Options, StartRequest},
     web::{
         Listener, Portal,
-        error::{Error, Result},
-        extract::{CurrentUser, Form},
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form},
+        },
         page::{Nav, Page},
         views::BoardPage,
     },

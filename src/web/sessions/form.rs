@@ -14,8 +14,10 @@ use serde::Deserialize;
 use super::super::{
     Portal,
     cluster::choices::choices,
-    error::{Error, Result},
-    extract::{CurrentUser, Form, Query},
+    http::{
+        error::{Error, Result},
+        extract::{CurrentUser, Form, Query},
+    },
     page::{Nav, Page},
     sessions::cards,
     views::{
@@ -286,11 +288,11 @@ pub(in crate::web) fn read(fields: &Form) -> NewSessionForm {
 }
 
 /// The form as the API's request; what cannot be read is a fault of its field.
-pub(in crate::web) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<crate::web::error::FieldError>> {
+pub(in crate::web) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<crate::web::http::error::FieldError>> {
     let mut faults = Vec::new();
     let mut number = |field: &str, text: &str| {
         text.parse::<i64>().unwrap_or_else(|_| {
-            faults.push(crate::web::error::FieldError::new(field, "invalid_value", "must be a whole number"));
+            faults.push(crate::web::http::error::FieldError::new(field, "invalid_value", "must be a whole number"));
             0
         })
     };
@@ -310,7 +312,7 @@ pub(in crate::web) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec
     if let Some(resources) = &mut resources {
         match parse_size(&form.memory) {
             Some(bytes) => resources.memory_bytes = bytes,
-            None => faults.push(crate::web::error::FieldError::new(
+            None => faults.push(crate::web::http::error::FieldError::new(
                 "resources.memory_bytes",
                 "invalid_value",
                 "must be a size such as 4 GiB",

@@ -19,8 +19,10 @@ use crate::{
     },
     web::{
         Portal,
-        error::{Problem, Result},
-        extract::{CurrentUser, Id},
+        http::{
+            error::{Problem, Result},
+            extract::{CurrentUser, Id},
+        },
         jobs::hardware::AttemptHardware,
     },
 };

@@ -16,13 +16,15 @@ use crate::{
     model::{EndReason, Session, SessionState},
     web::{
         Portal, columns,
-        error::Result,
-        extract::{CurrentUser, Query},
-        href::href,
+        http::{
+            error::Result,
+            extract::{CurrentUser, Query},
+            href::href,
+            paging::Paging,
+            sorting::Sorting,
+        },
         page::{Nav, Page},
-        paging::Paging,
         selection,
-        sorting::Sorting,
         views::{SessionRow, SessionSearch, SessionsPage},
     },
 };

@@ -18,12 +18,14 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Accepted, Created, Error, Problem, Result},
-    extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
+    http::{
+        error::{Accepted, Created, Error, Problem, Result},
+        extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
+        paging::{Listed, Paging, id_asked, owner_asked},
+        sorting::Sorting,
+        streams::{EventId, Subject, follow_events, sse_for},
+    },
     log,
-    paging::{Listed, Paging, id_asked, owner_asked},
-    sorting::Sorting,
-    streams::{EventId, Subject, follow_events, sse_for},
 };
 use crate::{
     admission::DryRun,

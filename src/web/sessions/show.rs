@@ -11,8 +11,10 @@ use axum::{
 
 use super::super::{
     Portal,
-    error::{Error, Result},
-    extract::{CurrentUser, Form, Id},
+    http::{
+        error::{Error, Result},
+        extract::{CurrentUser, Form, Id},
+    },
     page::{Nav, Page},
     sessions::{cards, hardware},
     views::{self, HistoryEntry, Moment, ShowSession},

@@ -18,9 +18,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Problem, Result},
-    extract::{Admin, Query, json_body},
-    versions::tagged,
+    http::{
+        error::{Problem, Result},
+        extract::{Admin, Query, json_body},
+        versions::tagged,
+    },
 };
 use crate::{
     model::Timestamp,

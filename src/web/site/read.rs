@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     model::FieldError,
     site::{Declared, Site},
-    web::{error::Result, json},
+    web::http::{error::Result, json},
 };
 
 /// What of a body could be read, and all that is wrong with the rest.

@@ -13,8 +13,10 @@ use crate::{
     auth,
     web::{
         Identity, Portal,
-        error::{Error, Result},
-        extract::Form,
+        http::{
+            error::{Error, Result},
+            extract::Form,
+        },
         identity::set_form_cookie,
         login::form_cookie,
         page::{Nav, Page},

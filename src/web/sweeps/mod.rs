@@ -14,11 +14,13 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Accepted, Created, Problem, Result},
-    extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging, id_asked, owner_asked},
+    http::{
+        error::{Accepted, Created, Problem, Result},
+        extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
+        paging::{Listed, Paging, id_asked, owner_asked},
+        sorting::Sorting,
+    },
     sessions::AdmissionAnswer,
-    sorting::Sorting,
 };
 use crate::{
     db::sweeps::{SORT_COLUMNS, SweepFilter},

@@ -15,13 +15,15 @@ use crate::{
     sweeps::best,
     web::{
         Portal, columns,
-        error::Result,
-        extract::{CurrentUser, Id, Query},
-        href::href,
+        http::{
+            error::Result,
+            extract::{CurrentUser, Id, Query},
+            href::href,
+            paging::{Paging, Part},
+            sorting::Sorting,
+        },
         page::{Nav, Page},
-        paging::{Paging, Part},
         selection, settings,
-        sorting::Sorting,
         views::{ShowSweep, SweepRow, SweepsPage, TaskRow},
     },
 };

@@ -12,8 +12,10 @@ use crate::{
     model::{Timestamp, hold::Pause},
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{CurrentUser, Form, Json},
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form, Json},
+        },
     },
 };
 

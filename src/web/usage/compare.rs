@@ -21,11 +21,13 @@ use crate::{
     model::{quota::ConsumedTime, timeline},
     web::{
         Portal,
-        error::{Error, FieldError, Result},
-        extract::{CurrentUser, Query},
-        href::href,
+        http::{
+            error::{Error, FieldError, Result},
+            extract::{CurrentUser, Query},
+            href::href,
+            paging::{Listed, Paging},
+        },
         page::{Nav, Page},
-        paging::{Listed, Paging},
         views::{Column, ComparePage, RangeTab, UsageTabs, UsedRow},
     },
 };

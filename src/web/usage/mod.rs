@@ -20,11 +20,13 @@ use utoipa::ToSchema;
 use super::{
     Portal,
     audit::wants_csv,
-    csv,
-    error::{Error, Problem, Result},
-    extract::{CurrentUser, Query},
-    json::Long,
-    paging::{Listed, Paging},
+    http::{
+        csv,
+        error::{Error, Problem, Result},
+        extract::{CurrentUser, Query},
+        json::Long,
+        paging::{Listed, Paging},
+    },
 };
 use crate::{
     auth::{Principal, scopes::Scope},
@@ -143,13 +145,13 @@ pub async fn sums(
         "day" => ("day", dated(&portal, whose, Step::Day, time, now).await?),
         "week" => ("week", dated(&portal, whose, Step::Week, time, now).await?),
         "month" => ("month", dated(&portal, whose, Step::Month, time, now).await?),
-        word => match of_groups(&portal, whose, word, time, now).await? {
-            Some((by, rows)) => (by, (rows, portal.db.used_from_shell(whose, from, to, now).await?)),
-            None => {
+        word => {
+            let Some((by, rows)) = of_groups(&portal, whose, word, time, now).await? else {
                 let words = "Must be user, group, gpu_model, day, week, month, `group,user` or `group,month`.";
                 return Err(Error::field("by", "invalid_value", words));
-            }
-        },
+            };
+            (by, (rows, portal.db.used_from_shell(whose, from, to, now).await?))
+        }
     };
     if wants_csv(&headers) {
         return Ok(table(by, &items));

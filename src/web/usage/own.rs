@@ -28,14 +28,17 @@ use crate::{
         timeline::{self, Span},
     },
     web::{
-        Portal, csv,
-        error::{Error, FieldError, Result},
-        extract::{CurrentUser, Query},
-        href::href,
+        Portal,
+        http::{
+            csv,
+            error::{Error, FieldError, Result},
+            extract::{CurrentUser, Query},
+            href::href,
+            paging::Paging,
+            sorting::Sorting,
+        },
         page::{Nav, Page},
-        paging::Paging,
         sessions::cards,
-        sorting::Sorting,
         views::{
             Budget, EndedLine, HistoryFilter, Meter, Moment, Unit, UsagePage, end_reason_word, resources_line,
             session_badge,

@@ -11,8 +11,7 @@ use crate::{
         timeline::{self, Step},
     },
     web::{
-        error::FieldError,
-        href::href,
+        http::{error::FieldError, href::href},
         views::{self, RangeChooser, RangeTab},
     },
 };

@@ -8,7 +8,7 @@ use super::{Drawing, DrawnObject, LegendLine, Moment, colour_of, legend_line};
 use crate::{
     models::SHOWN_SCORE,
     web::{
-        href::href,
+        http::href::href,
         models::prediction::{InputView, TestView, score_of},
         page::{Layout, filters},
     },

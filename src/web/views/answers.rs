@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Drawing, LegendLine, MeasuredSplit, Moment, ScoredLabel, answer::drawing, said};
 use crate::web::{
-    href::href,
+    http::href::href,
     models::prediction::TestView,
     page::{Layout, filters},
 };

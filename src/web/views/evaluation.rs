@@ -8,7 +8,7 @@ use super::Plots;
 use crate::{
     model::ModelId,
     models::{Confusion, Curves, Evaluation},
-    web::href::href,
+    web::http::href::href,
 };
 
 /// Maximum number of classes of which the whole confusion matrix is drawn.

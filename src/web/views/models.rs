@@ -12,7 +12,7 @@ use crate::{
     model::{Model, UserId, trained::ModelState},
     models::{self, Snapshots, TrainingProgress, schema},
     web::{
-        href::href,
+        http::href::href,
         models::form::{FIELDS, GOES_ON, OWN_NETWORK, of_policy},
         page::{Layout, filters},
     },

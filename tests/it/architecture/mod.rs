@@ -39,7 +39,7 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
 /// Where status codes of errors may be written. The codes of success may stand in all of web.
 /// `listen` refuses what is no proper HTTP before any router sees it.
 const STATUS_CODES: &[&str] =
-    &["src/web/error.rs", "crates/front/src/proxy", "crates/node/src/agent", "crates/front/src/listen"];
+    &["src/web/http/error.rs", "crates/front/src/proxy", "crates/node/src/agent", "crates/front/src/listen"];
 const SUCCESS: &[&str] = &["OK", "CREATED", "ACCEPTED", "NO_CONTENT"];
 
 const MOST_LINES: usize = 600;
@@ -205,7 +205,7 @@ fn places(file: &str, text: &str) -> Vec<String> {
             && !STATUS_CODES.iter().any(|place| file.starts_with(place))
             && !(module == "web" && SUCCESS.contains(&code))
         {
-            faults.push(format!("{file}:{line}: `StatusCode::{code}`: statuses are chosen in web/error.rs"));
+            faults.push(format!("{file}:{line}: `StatusCode::{code}`: statuses are chosen in web/http/error.rs"));
         }
     }
     for (line, text) in &source.strings {
@@ -317,9 +317,13 @@ mod checks_itself {
         fault("crates/services/src/admission/mod.rs", "r#\"INSERT INTO t VALUES (1)\"#", "SQL stands in db");
         fine("crates/db/src/users.rs", "\"SELECT 1\"");
         fine("src/web/users.rs", "\"Select a size\"; \"update in place\"; \"UPDATE now\";");
-        fault("src/web/login.rs", "StatusCode::FORBIDDEN", "statuses are chosen in web/error.rs");
-        fault("crates/client/src/lib.rs", "reqwest::StatusCode::from_u16(404)", "statuses are chosen in web/error.rs");
-        fine("src/web/error.rs", "StatusCode::FORBIDDEN");
+        fault("src/web/login.rs", "StatusCode::FORBIDDEN", "statuses are chosen in web/http/error.rs");
+        fault(
+            "crates/client/src/lib.rs",
+            "reqwest::StatusCode::from_u16(404)",
+            "statuses are chosen in web/http/error.rs",
+        );
+        fine("src/web/http/error.rs", "StatusCode::FORBIDDEN");
         fine("src/web/login.rs", "(StatusCode::CREATED, status.is_success())");
         fine("crates/front/src/proxy/mod.rs", "StatusCode::BAD_GATEWAY");
     }

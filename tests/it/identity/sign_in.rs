@@ -10,7 +10,7 @@ use lyceum::{
     db,
     db::Db,
     model::Role,
-    web::{ClientHeader, forwarded::parse_network},
+    web::{ClientHeader, http::forwarded::parse_network},
 };
 use serde_json::{Value, json};
 

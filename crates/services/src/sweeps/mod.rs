@@ -382,7 +382,9 @@ impl Sweeps {
         let mut model = None;
         if let Some(training) = &plan.training {
             let directory = spec.log_directory.as_deref().unwrap_or_default();
-            match self.training(sweep.owner, training, name.clone(), settings, (id, directory)).await? {
+            // Boxed: the homes of people are found over a long way.
+            let trained = Box::pin(self.training(sweep.owner, training, name.clone(), settings, (id, directory)));
+            match trained.await? {
                 Ok((program, trained)) => (task.work, model) = (program, Some(Box::new(trained))),
                 Err(why) => return Ok(ReleaseOutcome::Never(why)),
             }

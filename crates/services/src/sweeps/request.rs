@@ -255,7 +255,7 @@ impl Sweeps {
         let seed = request.seed.map_or_else(rand::random, i64::cast_unsigned);
         let (kind, tasks, at_once) = request.tasks(seed).map_err(Error::Invalid)?;
         let training = request.training.as_ref().map(|new| serde_json::to_value(new).expect("a request is plain data"));
-        let request = self.with_training(actor, request, &tasks).await?;
+        let request = Box::pin(self.with_training(actor, request, &tasks)).await?;
         let mut faults = Vec::new();
         if request.job.after.as_ref().is_some_and(|after| !after.is_empty()) {
             faults.push(FieldError::new("after", "not_available", "is only for single jobs; omit it"));

@@ -23,12 +23,14 @@ use crate::{
     web::{
         Portal,
         audit::wants_csv,
-        csv,
         datasets::items::png,
-        error::{Created, Error, Problem, Result},
-        extract::{CurrentUser, Id, Query, whole_body},
-        json,
-        paging::Listed,
+        http::{
+            csv,
+            error::{Created, Error, Problem, Result},
+            extract::{CurrentUser, Id, Query, whole_body},
+            json,
+            paging::Listed,
+        },
     },
 };
 

@@ -15,8 +15,10 @@ use crate::{
     models::NewTest,
     web::{
         Portal,
-        error::{Error, Result},
-        extract::{CurrentUser, Form, Id, Query},
+        http::{
+            error::{Error, Result},
+            extract::{CurrentUser, Form, Id, Query},
+        },
         models::pages::show_view,
         page::{Nav, Page},
         views::{self, AnswerPage, AnswersPage, Moment},

@@ -11,12 +11,12 @@ use sha2::{Digest, Sha256};
 use super::error::{Error, Result};
 
 /// Answers with a body and its version; the fields of `passing` are no part of that.
-pub(super) fn tagged<T: Serialize>(body: &T, passing: &[&str]) -> Response {
+pub(in crate::web) fn tagged<T: Serialize>(body: &T, passing: &[&str]) -> Response {
     ([(header::ETAG, etag(body, passing))], axum::Json(body)).into_response()
 }
 
 /// Refuses a change of another version than the one that is there.
-pub(super) fn check_version<T: Serialize>(headers: &HeaderMap, body: &T, passing: &[&str]) -> Result<()> {
+pub(in crate::web) fn check_version<T: Serialize>(headers: &HeaderMap, body: &T, passing: &[&str]) -> Result<()> {
     match headers.get(header::IF_MATCH) {
         Some(version) if version != "*" && version.as_bytes() != etag(body, passing).as_bytes() => Err(Error::stale()),
         _ => Ok(()),

@@ -13,7 +13,7 @@ use axum::{
 use futures_util::stream;
 use tokio::sync::Semaphore;
 
-use super::Portal;
+use crate::web::Portal;
 
 /// What begins a formula somewhere, the wide forms of East Asian keyboards included.
 const FORMULA: [char; 12] = ['=', '+', '-', '@', '\t', '\r', '\n', '|', '＝', '＋', '－', '＠'];
@@ -23,7 +23,7 @@ const FORMULA: [char; 12] = ['=', '+', '-', '@', '\t', '\r', '\n', '|', '＝', '
 static TURNS: Semaphore = Semaphore::const_new(2);
 
 /// Answers with a table as a file, streamed as [`lines`] are.
-pub(super) fn download<P, F, Page>(portal: Arc<Portal>, name: &str, head: String, first: P, page: F) -> Response
+pub(in crate::web) fn download<P, F, Page>(portal: Arc<Portal>, name: &str, head: String, first: P, page: F) -> Response
 where
     P: Send + 'static,
     F: Fn(Arc<Portal>, P) -> Page + Send + 'static,
@@ -37,7 +37,7 @@ where
 }
 
 /// Streams lines: `page` returns those of the page at a place, and the place of the next.
-pub(super) fn lines<P, F, Page>(portal: Arc<Portal>, head: String, first: P, page: F) -> Body
+pub(in crate::web) fn lines<P, F, Page>(portal: Arc<Portal>, head: String, first: P, page: F) -> Body
 where
     P: Send + 'static,
     F: Fn(Arc<Portal>, P) -> Page + Send + 'static,
@@ -61,7 +61,7 @@ where
 }
 
 /// One line, with its end.
-pub(super) fn line<S: AsRef<str>>(cells: impl IntoIterator<Item = S>) -> String {
+pub(in crate::web) fn line<S: AsRef<str>>(cells: impl IntoIterator<Item = S>) -> String {
     let cells: Vec<String> = cells.into_iter().map(|text| cell(text.as_ref())).collect();
     cells.join(",") + "\r\n"
 }

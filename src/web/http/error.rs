@@ -17,16 +17,16 @@ use crate::model::quota::Reason;
 
 /// What is said to a client whose request did not succeed.
 #[derive(Clone, Debug)]
-pub struct Error(pub(super) Arc<Fault>);
+pub struct Error(pub(in crate::web) Arc<Fault>);
 
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) kind: Kind,
+pub(in crate::web) struct Fault {
+    pub(in crate::web) kind: Kind,
     /// One or two sentences for a person: what happened and the way out.
-    pub(super) detail: String,
-    pub(super) errors: Vec<FieldError>,
-    pub(super) reasons: Vec<Reason>,
-    pub(super) retry_after: Option<i64>,
+    pub(in crate::web) detail: String,
+    pub(in crate::web) errors: Vec<FieldError>,
+    pub(in crate::web) reasons: Vec<Reason>,
+    pub(in crate::web) retry_after: Option<i64>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -247,13 +247,13 @@ impl Error {
     }
 
     /// Gives an answer of the framework's own the shape of ours; `None` where it is no error.
-    pub(super) fn of_status(status: StatusCode) -> Option<Self> {
+    pub(in crate::web) fn of_status(status: StatusCode) -> Option<Self> {
         Some(match status {
             StatusCode::UNAUTHORIZED => Self::unauthenticated(),
             StatusCode::FORBIDDEN => Self::forbidden("You are not allowed to do this."),
             StatusCode::NOT_FOUND => Self::not_found(),
             StatusCode::METHOD_NOT_ALLOWED => Self::method_not_allowed(),
-            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(super::BODY_LIMIT),
+            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(crate::web::BODY_LIMIT),
             status if status.is_client_error() => Self::malformed("The request is malformed."),
             status if status.is_server_error() => Self::internal(format!("a response with status {status}")),
             _ => return None,
@@ -299,7 +299,7 @@ impl Error {
         &self.0.reasons
     }
 
-    pub(super) fn problem(&self, request_id: &str) -> Problem {
+    pub(in crate::web) fn problem(&self, request_id: &str) -> Problem {
         let fault = &*self.0;
         Problem {
             kind: format!("/problems/{}", fault.kind.slug()),
@@ -314,7 +314,7 @@ impl Error {
 
     /// Once a request: at `error` with all causes where it is a fault of ours, else at
     /// `debug` without what the client sent. That something is not ready yet is no fault.
-    pub(super) fn log(&self, request_id: &str) {
+    pub(in crate::web) fn log(&self, request_id: &str) {
         let kind = self.0.kind.slug();
         if self.0.kind == Kind::Internal || self.0.source.is_some() {
             tracing::error!(request_id, kind, cause = %self, "request failed");
@@ -329,7 +329,7 @@ impl Error {
     }
 
     /// Headers that belong to the answer, whatever its body.
-    pub(super) fn decorate(&self, response: &mut Response) {
+    pub(in crate::web) fn decorate(&self, response: &mut Response) {
         let headers = response.headers_mut();
         if let Some(seconds) = self.0.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
@@ -362,7 +362,7 @@ impl IntoResponse for Error {
     }
 }
 
-pub(super) fn document(error: &Error, request_id: &str) -> Response {
+pub(in crate::web) fn document(error: &Error, request_id: &str) -> Response {
     let mut response = (error.status(), Json(error.problem(request_id))).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     error.decorate(&mut response);

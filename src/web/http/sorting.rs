@@ -7,13 +7,15 @@ use std::{convert::Infallible, fmt::Display, str::FromStr};
 use super::{
     error::{Error, Result},
     paging::{Listed, Paging},
-    views::{ListFrame, ShownColumns, SortChoice, SortHead, SortHeads},
 };
-use crate::db::ordering::{SortBy, SortColumn};
+use crate::{
+    db::ordering::{SortBy, SortColumn},
+    web::views::{ListFrame, ShownColumns, SortChoice, SortHead, SortHeads},
+};
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sorting {
+pub(in crate::web) struct Sorting {
     columns: &'static [SortColumn],
     column: &'static SortColumn,
     is_descending: bool,
@@ -28,15 +30,15 @@ struct Place {
 
 /// A place that belongs to the order of a list.
 #[derive(Debug)]
-pub(super) struct Position<I> {
+pub(in crate::web) struct Position<I> {
     /// The id of the last item of the page before.
-    pub(super) before: Option<I>,
+    pub(in crate::web) before: Option<I>,
     value: Option<String>,
 }
 
 impl Sorting {
     /// The newest first. `columns` begins with the time of creation.
-    pub(super) fn newest(columns: &'static [SortColumn]) -> Self {
+    pub(in crate::web) fn newest(columns: &'static [SortColumn]) -> Self {
         Self { columns, column: &columns[0], is_descending: true }
     }
 
@@ -47,12 +49,12 @@ impl Sorting {
     }
 
     /// Reads the order of a page; a word that is not known is the usual order.
-    pub(super) fn of_page(columns: &'static [SortColumn], text: &str) -> Self {
+    pub(in crate::web) fn of_page(columns: &'static [SortColumn], text: &str) -> Self {
         Self::parse(columns, text).unwrap_or_else(|| Self::newest(columns))
     }
 
     /// Reads the parameter of an API request.
-    pub(super) fn asked(columns: &'static [SortColumn], text: Option<&str>) -> Result<Self> {
+    pub(in crate::web) fn asked(columns: &'static [SortColumn], text: Option<&str>) -> Result<Self> {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Self::newest(columns)) };
         Self::parse(columns, text).ok_or_else(|| {
             let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
@@ -62,7 +64,7 @@ impl Sorting {
     }
 
     /// The word of the address; empty for the usual order.
-    pub(super) fn word(&self) -> String {
+    pub(in crate::web) fn word(&self) -> String {
         if *self == Self::newest(self.columns) {
             return String::new();
         }
@@ -70,16 +72,16 @@ impl Sorting {
     }
 
     /// Returns the name of the column.
-    pub(super) fn name(&self) -> &'static str {
+    pub(in crate::web) fn name(&self) -> &'static str {
         self.column.name
     }
 
-    pub(super) fn is_descending(&self) -> bool {
+    pub(in crate::web) fn is_descending(&self) -> bool {
         self.is_descending
     }
 
     /// Reads the cursor of a list in this order.
-    pub(super) fn position<I: FromStr>(&self, paging: &Paging) -> Result<Position<I>> {
+    pub(in crate::web) fn position<I: FromStr>(&self, paging: &Paging) -> Result<Position<I>> {
         let fault = |message| Error::field("cursor", "invalid_value", message);
         let Some(place) = paging.after::<Place>()? else { return Ok(Position { before: None, value: None }) };
         let (word, value) = place.sorted.unwrap_or_default();
@@ -91,13 +93,18 @@ impl Sorting {
     }
 
     /// What the database is asked for; `None` is its usual order.
-    pub(super) fn sort<'a, I>(&self, position: &'a Position<I>) -> Option<SortBy<'a>> {
+    pub(in crate::web) fn sort<'a, I>(&self, position: &'a Position<I>) -> Option<SortBy<'a>> {
         let after = position.value.as_deref();
         (!self.word().is_empty()).then_some(SortBy { column: self.column, is_descending: self.is_descending, after })
     }
 
     /// Makes a page of what was found with a limit one higher than `limit`.
-    pub(super) fn listed<T, I: Display>(&self, found: Vec<(T, String)>, limit: i64, id: impl Fn(&T) -> I) -> Listed<T> {
+    pub(in crate::web) fn listed<T, I: Display>(
+        &self,
+        found: Vec<(T, String)>,
+        limit: i64,
+        id: impl Fn(&T) -> I,
+    ) -> Listed<T> {
         let word = self.word();
         let place = |(item, value): &(T, String)| {
             let id = id(item).to_string();
@@ -110,7 +117,7 @@ impl Sorting {
 
     /// Makes what stands around the rows of a page. `address` makes the address of the list from the word of an order and a
     /// cursor; `cursor` is the page's own, and `next` that of the next page.
-    pub(super) fn frame(
+    pub(in crate::web) fn frame(
         &self,
         columns: ShownColumns,
         address: impl Fn(&str, &str) -> String,

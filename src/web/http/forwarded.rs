@@ -8,8 +8,7 @@ use axum::http::{Extensions, HeaderMap};
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::WebConfig;
-use crate::listen::PeerAddr;
+use crate::{listen::PeerAddr, web::WebConfig};
 
 /// The header in which trusted proxies name the client. The other one is never read: a proxy
 /// that sets one passes the other on as the client has written it.
@@ -84,7 +83,7 @@ impl WebConfig {
     }
 }
 
-pub(super) fn peer(extensions: &Extensions) -> IpAddr {
+pub(in crate::web) fn peer(extensions: &Extensions) -> IpAddr {
     // A request without a peer can only come from a test or a mistake: it is nobody's neighbour.
     extensions.get::<PeerAddr>().map_or(IpAddr::from([0, 0, 0, 0]), |PeerAddr(address)| address.ip().to_canonical())
 }

@@ -2,10 +2,10 @@
 //! and what stays in the log. A service's failures are matched one by one: a new one does not
 //! compile before somebody has decided here.
 
-use super::{error::Error, views::as_sentence};
+use super::error::Error;
 use crate::{
     announcements, auth, cluster, datasets, db, diagnostics, images, jobs, models, notifications, proxy, runs,
-    scheduler, sessions, site, sweeps,
+    scheduler, sessions, site, sweeps, web::views::as_sentence,
 };
 
 impl From<db::Error> for Error {

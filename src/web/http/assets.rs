@@ -9,18 +9,16 @@ use axum::{
 };
 use tower_http::compression::CompressionLayer;
 
-use super::{
-    error::{Error, NotModified, Result},
-    page::static_file,
-};
+use super::error::{Error, NotModified, Result};
+use crate::web::page::static_file;
 
 /// `GET /static/{*path}`, compressed where the browser takes it.
-pub(super) fn files<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
+pub(in crate::web) fn files<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
     get(file).layer(CompressionLayer::new())
 }
 
 /// `GET /favicon.ico`, which browsers ask for by themselves on pages without a link to an icon.
-pub(super) fn icon<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
+pub(in crate::web) fn icon<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
     get(async |uri: Uri, headers: HeaderMap| answer("favicon.svg", &uri, &headers))
 }
 

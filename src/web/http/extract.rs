@@ -14,13 +14,16 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use super::{
-    BODY_LIMIT,
     error::{Error, Result},
-    identity::Identity,
     json,
     routes::RouteScopes,
 };
-use crate::{auth::Principal, model::files::RawPath, sessions::Actor};
+use crate::{
+    auth::Principal,
+    model::files::RawPath,
+    sessions::Actor,
+    web::{BODY_LIMIT, identity::Identity},
+};
 
 /// For a body of that size, over the slowest line.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -234,7 +237,7 @@ impl Form {
         self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn parse(body: &[u8]) -> Self {
+    pub(in crate::web) fn parse(body: &[u8]) -> Self {
         Self(url::form_urlencoded::parse(body).into_owned().collect())
     }
 }
@@ -281,7 +284,7 @@ pub fn wants_html(headers: &HeaderMap) -> bool {
         .any(|value| value.to_ascii_lowercase().contains("text/html"))
 }
 
-pub(super) fn is_form(headers: &HeaderMap) -> bool {
+pub(in crate::web) fn is_form(headers: &HeaderMap) -> bool {
     content_type(headers) == "application/x-www-form-urlencoded"
 }
 
@@ -296,12 +299,12 @@ fn content_type(headers: &HeaderMap) -> String {
 }
 
 /// Reads a body of at most [`BODY_LIMIT`] bytes.
-pub(super) async fn whole_body(request: Request) -> Result<Bytes> {
+pub(in crate::web) async fn whole_body(request: Request) -> Result<Bytes> {
     body_within(request, BODY_LIMIT).await
 }
 
 /// Reads a JSON body of at most so many bytes.
-pub(super) async fn json_body(request: Request, limit: usize) -> Result<Bytes> {
+pub(in crate::web) async fn json_body(request: Request, limit: usize) -> Result<Bytes> {
     if !is_json(request.headers()) {
         return Err(Error::malformed("Send the body as JSON, with `Content-Type: application/json`."));
     }
@@ -319,7 +322,7 @@ async fn body_within(request: Request, limit: usize) -> Result<Bytes> {
 }
 
 /// Reads at most [`BODY_LIMIT`] bytes.
-pub(super) async fn read(body: Body) -> Result<Bytes> {
+pub(in crate::web) async fn read(body: Body) -> Result<Bytes> {
     read_within(body, BODY_LIMIT).await
 }
 

@@ -13,7 +13,7 @@ use super::error::{Error, FieldError, Result};
 /// A body that may be long. `axum::Json` writes piece by piece into a buffer that grows in small
 /// steps, which ten thousand rows notice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Long<T>(pub T);
+pub(in crate::web) struct Long<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Long<T> {
     fn into_response(self) -> Response {
@@ -24,7 +24,7 @@ impl<T: Serialize> IntoResponse for Long<T> {
     }
 }
 
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+pub(in crate::web) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     // Every request is an object; serde would also take an array of its fields in order.
     let is_object = body.iter().find(|byte| !byte.is_ascii_whitespace()).is_none_or(|byte| *byte == b'{');
     if !is_object && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
@@ -52,7 +52,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 }
 
 /// Tells serde's message as a field, a code and a sentence, without the value that was sent.
-pub(super) fn field_error(path: &str, message: &str) -> FieldError {
+pub(in crate::web) fn field_error(path: &str, message: &str) -> FieldError {
     let path = if path == "." { "" } else { path };
     let quoted = || message.split('`').nth(1).unwrap_or_default();
     let below = |name: &str| match path.rsplit_once('.') {
@@ -87,7 +87,7 @@ pub(super) fn field_error(path: &str, message: &str) -> FieldError {
 }
 
 /// At most 200 characters, for answers that repeat what a client sent.
-pub(super) fn short(text: &str) -> String {
+pub(in crate::web) fn short(text: &str) -> String {
     text.chars().take(200).collect()
 }
 

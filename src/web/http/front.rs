@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tower::{Service, ServiceExt};
 
-use super::{AppsOrigin, Error, Listener, Portal, apps_router, gateway, router};
+use crate::web::{AppsOrigin, Error, Listener, Portal, apps_router, gateway, router};
 
 /// What a listener serves.
 #[derive(Clone)]

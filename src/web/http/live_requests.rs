@@ -20,11 +20,11 @@ use axum::{
 use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::{Error, Identity, Portal};
 use crate::{
     auth::{Access, Principal},
     listen::Connection,
     proxy::{Registration, Registry},
+    web::{Error, Identity, Portal},
 };
 
 /// An answer that is complete and no longer than this (bytes) is sent as it is: it was made
@@ -78,7 +78,7 @@ fn is_less(before: &Principal, now: &Principal) -> bool {
 
 /// Answers a request, as long as the access stands that it came with. `generation` is the
 /// access generation from before anybody was judged.
-pub(super) async fn run(
+pub(in crate::web) async fn run(
     portal: &Portal,
     identity: &Identity,
     generation: i64,

@@ -17,8 +17,10 @@ use utoipa::openapi::{
 
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use super::Portal;
-use crate::auth::scopes::{self, RequiredScopes, Scope};
+use crate::{
+    auth::scopes::{self, RequiredScopes, Scope},
+    web::Portal,
+};
 
 /// A method and a path template. `ANY` stands for all methods.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,10 +31,10 @@ pub struct Route {
 
 /// What a request's route needs of a token with scopes; no route of ours is without it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RouteScopes(pub &'static RequiredScopes);
+pub(in crate::web) struct RouteScopes(pub &'static RequiredScopes);
 
 /// Where the API begins.
-pub(super) const API: &str = "/api/v1";
+pub(in crate::web) const API: &str = "/api/v1";
 
 /// Routes of the API.
 pub struct Api {
@@ -75,12 +77,12 @@ impl Api {
     }
 
     /// The router below its address, and the document that describes it.
-    pub(super) fn split(self) -> (Router<Arc<Portal>>, OpenApi) {
+    pub(in crate::web) fn split(self) -> (Router<Arc<Portal>>, OpenApi) {
         OpenApiRouter::new().nest(API, self.router).split_for_parts()
     }
 
     /// In the order of the document.
-    pub(super) fn declared(mut self) -> Vec<(Route, &'static RequiredScopes)> {
+    pub(in crate::web) fn declared(mut self) -> Vec<(Route, &'static RequiredScopes)> {
         self.declared.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
         self.declared
     }
@@ -149,17 +151,17 @@ impl Pages {
         self.add(Method::POST.as_str(), path, post(handler))
     }
 
-    pub(super) fn add(mut self, method: &str, path: &str, handler: MethodRouter<Arc<Portal>>) -> Self {
+    pub(in crate::web) fn add(mut self, method: &str, path: &str, handler: MethodRouter<Arc<Portal>>) -> Self {
         self.declared.push((Route { method: method.to_owned(), path: path.to_owned() }, self.needs));
         self.router = self.router.route(path, handler.route_layer(Extension(RouteScopes(self.needs))));
         self
     }
 
-    pub(super) fn into_router(self) -> Router<Arc<Portal>> {
+    pub(in crate::web) fn into_router(self) -> Router<Arc<Portal>> {
         self.router
     }
 
-    pub(super) fn declared(self) -> Vec<(Route, &'static RequiredScopes)> {
+    pub(in crate::web) fn declared(self) -> Vec<(Route, &'static RequiredScopes)> {
         self.declared
     }
 }

@@ -14,14 +14,20 @@ use axum::{
 use url::{Origin, Url};
 
 use super::{
-    Portal, WebConfig,
     error::{Error, Result},
     extract::{self, Form},
+};
+use crate::web::{
+    Portal, WebConfig,
     identity::{self, Bearer, Cookie, Identity},
 };
 
 /// Refuses changes by cookie, and sign-ins, that do not prove where they come from.
-pub(super) async fn same_origin(State(portal): State<Arc<Portal>>, request: Request, next: Next) -> Result<Response> {
+pub(in crate::web) async fn same_origin(
+    State(portal): State<Arc<Portal>>,
+    request: Request,
+    next: Next,
+) -> Result<Response> {
     let request = check(&portal, request).await?;
     Ok(next.run(request).await)
 }

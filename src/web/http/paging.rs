@@ -8,14 +8,13 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Portal,
     error::{Error, Result},
     json::Long,
 };
 use crate::{
     auth::Principal,
     model::{IdPart, Role, UserId},
-    web::views::More,
+    web::{Portal, views::More},
 };
 
 /// `?limit=` and `?cursor=` of a list.
@@ -137,7 +136,7 @@ impl<T: Serialize> IntoResponse for Listed<T> {
 
 /// Returns whose sessions or sweeps (`what`) a list is narrowed to: one's own by default, and nobody's for `*`. Only
 /// operators can name others.
-pub(super) async fn owner_asked(
+pub(in crate::web) async fn owner_asked(
     portal: &Portal,
     user: &Principal,
     owner: Option<&str>,
@@ -155,7 +154,7 @@ pub(super) async fn owner_asked(
 }
 
 /// The part of an id that a list is narrowed to.
-pub(super) fn id_asked(part: Option<&str>) -> Result<Option<IdPart>> {
+pub(in crate::web) fn id_asked(part: Option<&str>) -> Result<Option<IdPart>> {
     let part = part.filter(|part| !part.is_empty()).map(str::parse).transpose();
     part.map_err(|_err| {
         Error::field("id", "invalid_value", "Enter the beginning or the end of an id: digits, a to f, hyphens.")

@@ -11,16 +11,19 @@ use axum::{
 };
 
 use super::{
-    Portal, claim,
     error::{self, Error, Kind},
     extract::wants_html,
-    forwarded,
-    identity::{self, Bearer, Identity},
-    live_requests,
-    page::{Nav, Page},
-    views::{ErrorLink, ErrorPage},
+    forwarded, live_requests,
 };
-use crate::db::audit::Origin;
+use crate::{
+    db::audit::Origin,
+    web::{
+        Portal, claim,
+        identity::{self, Bearer, Identity},
+        page::{Nav, Page},
+        views::{ErrorLink, ErrorPage},
+    },
+};
 
 /// Names the listener, or the host name, that a request was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub enum Listener {
     Apps,
 }
 
-pub(super) async fn finish(
+pub(in crate::web) async fn finish(
     State((portal, side)): State<(Arc<Portal>, Listener)>,
     mut request: Request,
     next: Next,
@@ -74,12 +77,12 @@ pub(super) async fn finish(
     response
 }
 
-pub(super) fn request_id() -> String {
+pub(in crate::web) fn request_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
 /// Gives an answer of ours its final shape and its headers.
-pub(super) fn complete(
+pub(in crate::web) fn complete(
     portal: &Portal,
     asked: &RequestFacts,
     identity: &Identity,
@@ -92,9 +95,9 @@ pub(super) fn complete(
 }
 
 /// Holds the parts of a request that its response depends on.
-pub(super) struct RequestFacts {
-    pub(super) side: Listener,
-    pub(super) method: Method,
+pub(in crate::web) struct RequestFacts {
+    pub(in crate::web) side: Listener,
+    pub(in crate::web) method: Method,
     uri: Uri,
     wants_html: bool,
     accepts_pages: bool,
@@ -103,7 +106,7 @@ pub(super) struct RequestFacts {
 }
 
 impl RequestFacts {
-    pub(super) fn of(side: Listener, method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
+    pub(in crate::web) fn of(side: Listener, method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
         let wants_html = wants_html(headers);
         Self {
@@ -228,7 +231,7 @@ fn headers(portal: &Portal, asked: &RequestFacts, id: &str, response: &mut Respo
 
 /// Answers 500 for a handler that panicked, with the panic in the log.
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands it over by value")]
-pub(super) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+pub(in crate::web) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
     let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     Error::internal(format!("a panic: {}", message.unwrap_or("of unknown kind"))).into_response()
 }

@@ -17,7 +17,6 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Portal,
     error::{Error, Result},
     extract::CurrentUser,
 };
@@ -25,6 +24,7 @@ use crate::{
     jobs::JobEvent,
     model::{JobId, SessionId, SessionState, Timestamp, UserId},
     sessions::Change,
+    web::Portal,
 };
 
 /// How often a silent stream sends a comment. Reverse proxies close what is silent for a
@@ -73,7 +73,7 @@ impl Drop for StreamSlot {
 }
 
 /// Somebody's stream of events, if they do not have too many.
-pub(super) fn sse_for<S>(portal: &Portal, user: UserId, stream: S) -> Result<Response>
+pub(in crate::web) fn sse_for<S>(portal: &Portal, user: UserId, stream: S) -> Result<Response>
 where
     S: Stream<Item = Event> + Send + 'static,
 {
@@ -84,7 +84,7 @@ where
 }
 
 /// A stream of events; it ends with the portal, which does not wait for those who listen.
-pub(super) fn sse<S>(stopping: CancellationToken, stream: S) -> Response
+pub(in crate::web) fn sse<S>(stopping: CancellationToken, stream: S) -> Response
 where
     S: Stream<Item = Event> + Send + 'static,
 {
@@ -96,7 +96,7 @@ where
 
 /// Whose history is followed.
 #[derive(Clone, Copy)]
-pub(super) enum Subject {
+pub(in crate::web) enum Subject {
     Session(SessionId),
     Job(JobId),
 }
@@ -132,14 +132,14 @@ impl Subject {
 
 /// Identifies an entry of a history; in a job's, `3.2` is the second line of the third attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct EventId {
+pub(in crate::web) struct EventId {
     attempt: i64,
     number: i64,
 }
 
 impl EventId {
     /// `Last-Event-ID`; the beginning where it says nothing that we said.
-    pub(super) fn resumed(headers: &HeaderMap) -> Self {
+    pub(in crate::web) fn resumed(headers: &HeaderMap) -> Self {
         let text = headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let (attempt, number) = text.split_once('.').unwrap_or(("0", text));
         match (attempt.parse(), number.parse()) {
@@ -158,7 +158,7 @@ impl fmt::Display for EventId {
     }
 }
 
-pub(super) fn follow_events(
+pub(in crate::web) fn follow_events(
     portal: Arc<Portal>,
     user: CurrentUser,
     subject: Subject,
