@@ -308,7 +308,7 @@ async fn everybody_sees_what_they_used_and_operators_all() {
     let text = table.text().await.unwrap();
     assert_eq!(text.lines().nth(1), Some(r#""ada","0","90","1""#), "{text}");
     for wrong in [
-        "by=month",
+        "by=year",
         "whose=bobs",
         "by=day&from=1900-01-01T00:00:00Z",
         "from=2027-01-02T00:00:00Z&to=2027-01-01T00:00:00Z",
