@@ -59,17 +59,28 @@ def prepare(config: dict[str, Any], place: Place) -> int:
             return 1
         raise bad_config("devices", f"several devices need the backend jax, not {keras.backend.backend()}")
     machines = _devices(place.count)
+    try:
+        devices = _that_share(machines, wanted, config["batch_size"])
+    except Stop:
+        # All machines come to this. The first one answers the others until they have, too.
+        place.part()
+        raise
+    if len(devices) > 1:
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+    return len(devices)
+
+
+def _that_share(machines: list[list[str]], wanted: int | str, batch: int) -> list[str]:
+    """The devices that share a batch, as many on each machine."""
     fewest = min(len(devices) for devices in machines)
-    each = fewest if wanted == "all" else wanted
+    each = fewest if wanted == "all" else int(wanted)
     if each > fewest:
         kinds = ", ".join(sorted({device.split(":")[0] for device in machines[0]}))
         raise bad_config("devices", f"only {fewest} available ({kinds}), {each} requested")
     devices = [device for machine in machines for device in machine[:each]]
-    if config["batch_size"] % len(devices):
+    if batch % len(devices):
         raise bad_config("batch_size", f"must be a multiple of {len(devices)}, the number of devices")
-    if len(devices) > 1:
-        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
-    return len(devices)
+    return devices
 
 
 def _devices(machines: int) -> list[list[str]]:

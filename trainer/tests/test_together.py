@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from .conftest import config_file, spawn
+from .conftest import ROOT, config_file, spawn
 from .test_events import series
 from .test_training import HARD
 
@@ -76,6 +76,15 @@ def test_what_does_not_fit_all_is_told(tmp_path, more, field, code, sentence):
     codes, lines, errors = ended(pair(config_file(tmp_path, BOTH | more)))
     assert codes == [code, code], "\n=====\n".join(errors)
     assert all(said[-1]["field"] == field and sentence in said[-1]["message"] for said in lines)
+
+
+def test_what_fits_nobody_is_told_by_one_that_is_late(tmp_path):
+    """The first one, which the others ask, is not gone before they have ended: JAX would abort them."""
+    late = "import os, time\nleave = os._exit\nif os.environ['RANK'] == '1': os._exit = lambda code: (time.sleep(8), leave(code))\n"
+    (tmp_path / "sitecustomize.py").write_text(late)
+    config = config_file(tmp_path, BOTH | {"devices": 2})
+    codes, _, errors = ended(pair(config, PYTHONPATH=f"{tmp_path}:{ROOT}"))
+    assert codes == [1, 1], "\n=====\n".join(errors)
 
 
 def test_other_pictures_there_are_told(tmp_path):
