@@ -80,7 +80,8 @@ pub(super) async fn meet(asking: &SessionRequest<'_>, asked: &Parts) -> Result<O
         }
         return redeem(asking, &ticket, &clean, asked).await.map(Outcome::Redirect);
     }
-    let running = portal.sessions.routes.find(asking.id).is_some_and(|route| route.state == SessionState::Running);
+    let route = portal.sessions.find_route(asking.id).await?;
+    let running = route.is_some_and(|route| route.state == SessionState::Running);
     match known {
         Some(principal) if running || !visits => Ok(Outcome::SignedIn(principal)),
         None if !visits => Err(Error::unauthenticated()),

@@ -290,7 +290,7 @@ impl SessionRequest<'_> {
             return self.enter(principal, asked, body).await;
         }
         // A person: once it runs, their browser goes to the apps' origin.
-        match self.own_route(principal) {
+        match self.own_route(principal).await? {
             None => self.closed(principal, &asked).await,
             Some(route) if route.state != SessionState::Running => self.waiting(principal, &asked).await,
             Some(_) if !is_reading(&asked) => Err(Error::not_same_origin()),
@@ -298,14 +298,15 @@ impl SessionRequest<'_> {
         }
     }
 
-    fn own_route(&self, principal: &Principal) -> Option<Arc<Route>> {
-        self.portal.sessions.routes.find(self.id).filter(|route| route.owner == principal.id())
+    async fn own_route(&self, principal: &Principal) -> Result<Option<Arc<Route>>> {
+        let route = self.portal.sessions.find_route(self.id).await?;
+        Ok(route.filter(|route| route.owner == principal.id()))
     }
 
     /// Lets somebody in whose identity is settled: if it is theirs, and if it runs.
     async fn enter(&self, principal: &Arc<Principal>, asked: Parts, body: Body) -> Result<Answer> {
         let portal = self.portal;
-        let Some(route) = self.own_route(principal) else {
+        let Some(route) = self.own_route(principal).await? else {
             return self.closed(principal, &asked).await;
         };
         if route.state != SessionState::Running {

@@ -5,13 +5,15 @@ use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::{Error, Result, Route, Sessions};
-use lyceum_model::{Session, SessionId, User};
+use lyceum_db as db;
+use lyceum_model::{Session, SessionId, SessionState, User};
 use lyceum_node::apps::{self, App, AppKind, Batch, Context, OwnPython};
 use lyceum_node::overlay;
 use lyceum_wire::protocol::{HomeSetup, Modules, OverlaySetup, Software, files};
@@ -183,6 +185,24 @@ impl Sessions {
     /// Lets people come to a session, or to the terminals beside a job's program.
     pub(super) fn add_route(&self, session: &Session) {
         self.routes.set(self.route(session));
+    }
+
+    /// Finds the route of a live session. Until it is known to run, the row is asked: whoever has read there that it
+    /// runs may come before the table is told.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read.
+    pub async fn find_route(&self, id: SessionId) -> db::Result<Option<Arc<Route>>> {
+        let known = self.routes.find(id);
+        if known.as_ref().is_some_and(|route| route.state == SessionState::Starting)
+            && let Some(session) = self.db.find_session(id).await?
+            && session.state == SessionState::Running
+        {
+            self.add_route(&session);
+            return Ok(self.routes.find(id));
+        }
+        Ok(known)
     }
 
     /// The route of a session as its row stands.
