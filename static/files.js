@@ -146,6 +146,8 @@ async function run(upload) {
       if (!fresh) {
         upload.offset = (await api("GET", `/uploads/${upload.id}`)).offset_bytes;
         fresh = true;
+        // Somebody may have paused or cancelled it while the portal was asked.
+        if (upload.paused || upload.gone) continue;
       }
       if (upload.offset === file.size) break;
       upload.offset = await send(upload);
@@ -169,6 +171,7 @@ async function run(upload) {
   }
   if (upload.gone) return;
   shown.say("finishing…");
+  shown.offer();
   try {
     await api("POST", `/uploads/${upload.id}/finish`);
   } catch (error) {

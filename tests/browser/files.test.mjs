@@ -93,6 +93,31 @@ test("an upload goes on after a lost connection, a pause and a reload", async ()
   assert.ok(readFileSync(join(home, "experiments/large.bin")).equals(readFileSync(large)));
 });
 
+test("an upload that is paused while the portal is asked stays paused", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/files?path=experiments`);
+  let answer;
+  const asked = new Promise((resolve) => (answer = resolve));
+  let sent = 0;
+  await page.route("**/api/v1/files/uploads/*", async (route) => {
+    if (route.request().method() === "PATCH") sent += 1;
+    if (route.request().method() !== "GET") return route.continue();
+    await asked;
+    await route.continue();
+  });
+  const answered = page.waitForResponse((response) => /\/uploads\/[^/]+$/.test(response.url()));
+  await page.locator("#files").setInputFiles(draft("slow.bin", 9_000_000));
+  await page.getByRole("button", { name: "Pause: slow.bin" }).click();
+  answer();
+  await answered;
+  await page.unroute("**/api/v1/files/uploads/*");
+  await page.getByText(/paused at/).waitFor();
+  assert.equal(sent, 0, "a piece was sent in spite of the pause");
+  await page.getByRole("button", { name: "Resume: slow.bin" }).click();
+  await row("slow.bin").waitFor({ timeout: 60_000 });
+  assert.equal(statSync(join(home, "experiments/slow.bin")).size, 9_000_000);
+});
+
 test("a file is dropped onto the page", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/files?path=experiments`);
