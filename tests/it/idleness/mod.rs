@@ -8,17 +8,14 @@ mod overridden;
 pub mod terminals;
 mod turns;
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use lyceum::model::SessionId;
 
 use crate::{
     life::{House, Person},
     needs::variable,
+    wait::eventually,
 };
 
 /// Longer than a look at everybody's use, a limit and the end take on a busy machine.
@@ -31,18 +28,13 @@ pub async fn stopped(house: &House, person: &Person, id: SessionId, always: impl
 
 /// Waits until a session has ended for idleness of this kind; meanwhile `always` must hold.
 async fn stopped_because(house: &House, person: &Person, id: SessionId, why: &str, mut always: impl AsyncFnMut()) {
-    let end = Instant::now() + PATIENCE;
-    loop {
+    let session = eventually("it is stopped", async || {
         always().await;
-        let session = person.session(house, id).await;
-        if session["state"] == "ended" {
-            assert_eq!(session["end_reason"], "idle", "{session}");
-            assert!(session["detail"].as_str().unwrap().starts_with(why), "{session}");
-            return;
-        }
-        assert!(Instant::now() < end, "it is not stopped: {session}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+        Some(person.session(house, id).await).filter(|session| session["state"] == "ended")
+    })
+    .await;
+    assert_eq!(session["end_reason"], "idle", "{session}");
+    assert!(session["detail"].as_str().unwrap().starts_with(why), "{session}");
 }
 
 pub async fn runs(house: &House, person: &Person, id: SessionId, why: &str) {
