@@ -73,7 +73,7 @@ pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel 
         let policies = of_policy(field);
         let fits = policies.is_empty() || policies.split(' ').any(|one| one == policy);
         if let Some(value) = text(value).filter(|_| fits) {
-            put(&mut config, field, read(field, &value));
+            schema::put(&mut config, field, schema::read(field, &value));
         }
     }
     // What was typed for another choice says nothing.
@@ -84,7 +84,7 @@ pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel 
     }
     if goes_on {
         // Nothing at all would be the usual network.
-        put(&mut config, "network.pretrained", json!(typed.value("network.pretrained").trim()));
+        schema::put(&mut config, "network.pretrained", json!(typed.value("network.pretrained").trim()));
     } else {
         remove(&mut config, "network", "pretrained");
         remove(&mut config, "network", "freeze");
@@ -156,32 +156,6 @@ fn written(value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         Value::String(text) => text.clone(),
         Value::Array(values) => values.iter().map(written).collect::<Vec<_>>().join(", "),
-    }
-}
-
-/// A typed value as the schema wants it.
-fn read(field: &str, value: &str) -> Value {
-    let number = |text: &str| match text.trim().parse::<i64>() {
-        Ok(whole) => json!(whole),
-        Err(_) => text.trim().parse::<f64>().map_or_else(|_| json!(text), |number| json!(number)),
-    };
-    match schema::rule(field).map_or("", |rule| rule["type"].as_str().unwrap_or_default()) {
-        "integer" | "number" => number(value),
-        "boolean" => json!(value == "yes"),
-        "array" => value.split([',', ' ']).filter(|part| !part.is_empty()).map(number).collect(),
-        _ => json!(value),
-    }
-}
-
-fn put(config: &mut Map<String, Value>, field: &str, value: Value) {
-    match field.split_once('.') {
-        None => {
-            config.insert(field.to_owned(), value);
-        }
-        Some((outer, inner)) => {
-            let place = config.entry(outer).or_insert_with(|| json!({}));
-            place[inner] = value;
-        }
     }
 }
 

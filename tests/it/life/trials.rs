@@ -1,9 +1,11 @@
 //! A sweep of trainings on the real program: every combination is checked before anything is written, and each task
 //! trains a model of its own, which is written together with its job.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::{eventually, models};
+use super::{House, Person, eventually, models};
 
 #[tokio::test]
 async fn each_combination_becomes_a_model() {
@@ -57,4 +59,44 @@ async fn each_combination_becomes_a_model() {
         person.ask(&house, "DELETE", &format!("/models/{}", tasks[0]["model"].as_str().unwrap()), &Value::Null).await;
     assert_eq!(removed.0, 204);
     assert_eq!(person.get(&house, &path).await["items"][0]["model"], Value::Null);
+
+    twenty_at_once(&house, &person, &training).await;
+    without_its_dataset(&house, &person, &training).await;
+}
+
+/// Twenty are asked for at once: what is released has its model, what is not has none, and all end together.
+async fn twenty_at_once(house: &House, person: &Person, training: &Value) {
+    let models = async || person.get(house, "/models").await["items"].as_array().unwrap().len();
+    let before = models().await;
+    let asked = json!({ "training": training, "repeat": 20, "parallel": 20 });
+    let (status, sweep) = person.ask(house, "POST", "/sweeps", &asked).await;
+    assert_eq!((status, &sweep["tasks"]), (201, &json!(20)), "{sweep}");
+    let path = format!("/sweeps/{}", sweep["id"].as_str().unwrap());
+    assert_eq!(person.ask(house, "POST", &format!("{path}/stop"), &Value::Null).await.0, 202);
+    let over = async || Some(person.get(house, &path).await).filter(|found| found["state"] == "ended");
+    let found = eventually("all are stopped", over).await;
+    let tasks = found["items"].as_array().unwrap();
+    assert!(tasks.iter().all(|task| task["job"].is_null() == task["model"].is_null()), "{found}");
+    let trained: BTreeSet<&str> = tasks.iter().filter_map(|task| task["model"].as_str()).collect();
+    assert!(!trained.is_empty() && found["released"] == trained.len(), "{found}");
+    assert_eq!(models().await, before + trained.len());
+    for model in trained {
+        let model = person.get(house, &format!("/models/{model}")).await;
+        assert_eq!(model["state"], "stopped", "{model}");
+    }
+}
+
+/// What is left to train has nothing to learn from: the sweep says so, and stops there.
+async fn without_its_dataset(house: &House, person: &Person, training: &Value) {
+    let asked = json!({ "training": training, "repeat": 2, "parallel": 1 });
+    let (_, sweep) = person.ask(house, "POST", "/sweeps", &asked).await;
+    let path = format!("/sweeps/{}", sweep["id"].as_str().unwrap());
+    let dataset = format!("/datasets/{}", training["dataset"].as_str().unwrap());
+    assert_eq!(person.ask(house, "DELETE", &dataset, &Value::Null).await.0, 204);
+    let first = person.get(house, &path).await["items"][0]["job"].clone();
+    person.ask(house, "POST", &format!("/jobs/{}/cancel", first.as_str().unwrap()), &Value::Null).await;
+    let paused = async || Some(person.get(house, &path).await).filter(|found| found["state"] == "paused");
+    let found = eventually("it is paused", paused).await;
+    assert!(found["detail"].as_str().unwrap().starts_with("The dataset was deleted"), "{found}");
+    assert_eq!((&found["released"], &found["items"][1]["job"]), (&json!(1), &Value::Null));
 }

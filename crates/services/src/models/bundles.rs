@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use super::{Error, Models, Result, artifacts::MAX_INDEX_LENGTH, request};
 use lyceum_db::audit::Entry;
 use lyceum_model::{
-    FieldError, Job, Model, ModelId, Resources, User,
+    FieldError, Job, Model, Resources, User,
     description::parse_name,
     files::{Entry as FileEntry, Kind, RawPath},
-    job::Visibility,
     trained::{ModelState, Trained},
 };
 use lyceum_wire::protocol::files_agent::Fault;
@@ -129,34 +128,15 @@ impl Models {
         let request = JobRequest { name: Some(name.clone()), ..self.bundle_job("", IMPORT, &variables, environment) };
         let home = self.home(user).await?;
         self.jobs.rehearse(actor, request.clone()).await?;
-        let now = self.clock.now();
-        let model = Model {
-            id: ModelId::new(),
-            owner: user.id,
-            owner_name: user.name.to_string(),
-            name,
-            kind,
-            network: "imported".to_owned(),
-            directory: String::new(),
-            dataset: None,
-            job: None,
-            parent: None,
-            state: ModelState::Training,
-            detail: String::new(),
-            attempt: 0,
-            metric: String::new(),
-            best: None,
-            snapshots: 0,
-            speed: None,
-            precisions_job: None,
-            visibility: Visibility::Private,
-            notes: String::new(),
-            created_at: now,
-            changed_at: now,
-        };
+        let model = self.new_model(user, name, kind, "imported".to_owned());
         let (subject, detail) = (model.id.to_string(), format!("{} from {path}", model.name));
-        let noted =
-            Entry { at: now, actor: user.name.as_str(), action: "model.import", subject: &subject, detail: &detail };
+        let noted = Entry {
+            at: model.created_at,
+            actor: user.name.as_str(),
+            action: "model.import",
+            subject: &subject,
+            detail: &detail,
+        };
         let config = json!({ "name": model.name, "task": model.kind, "imported": path });
         self.db.add_model(&model, &config.to_string(), None, &noted).await?;
         match self.jobs.submit(actor, request, Some(&format!("model {}", model.id))).await {

@@ -29,6 +29,7 @@ use std::{
 use lyceum_db::{self as db, Db, audit::Entry, idempotency::IdempotentRequest, models::ModelFilter};
 use lyceum_model::{
     Clock, Dataset, DatasetState, DescriptionChanges, EndReason, FieldError, Job, Model, ModelId, Role, User,
+    job::Visibility,
     trained::{ModelState, Trained},
 };
 
@@ -114,7 +115,7 @@ impl Models {
         let home = self.home(user).await?;
         self.jobs.rehearse(actor, request.clone()).await?;
         let parent = self.parent(actor, &config).await?;
-        let model = self.new_model(user, dataset, name, &config, parent);
+        let model = Model { parent, ..self.untrained(user, dataset, name, &config) };
         let (subject, detail) = (model.id.to_string(), format!("{} on {}", model.name, dataset.name));
         let noted = Entry {
             at: model.created_at,
@@ -161,6 +162,41 @@ impl Models {
         }
     }
 
+    /// A model whose training on a dataset has not begun.
+    fn untrained(&self, owner: &User, dataset: &Dataset, name: String, config: &serde_json::Value) -> Model {
+        let kind = config["task"].as_str().unwrap_or(&dataset.kind).to_owned();
+        Model { dataset: Some(dataset.id), ..self.new_model(owner, name, kind, request::network(config)) }
+    }
+
+    /// A model whose job is still to be submitted.
+    fn new_model(&self, owner: &User, name: String, kind: String, network: String) -> Model {
+        let now = self.clock.now();
+        Model {
+            id: ModelId::new(),
+            owner: owner.id,
+            owner_name: owner.name.to_string(),
+            name,
+            kind,
+            network,
+            directory: String::new(),
+            dataset: None,
+            job: None,
+            parent: None,
+            state: ModelState::Training,
+            detail: String::new(),
+            attempt: 0,
+            metric: String::new(),
+            best: None,
+            snapshots: 0,
+            speed: None,
+            precisions_job: None,
+            visibility: Visibility::Private,
+            notes: String::new(),
+            created_at: now,
+            changed_at: now,
+        }
+    }
+
     /// The job of a training, with the name and the configuration of its model.
     fn job_request(&self, asked: Checked) -> (JobRequest, String, serde_json::Value) {
         let script = request::script(&asked);
@@ -176,7 +212,8 @@ impl Models {
         [("PYTHONPATH".to_owned(), trainer), ("PYTHONSAFEPATH".to_owned(), "1".to_owned())].into()
     }
 
-    async fn home(&self, user: &User) -> Result<PathBuf> {
+    /// The home of a user, once it is known that it can be reached.
+    pub(crate) async fn home(&self, user: &User) -> Result<PathBuf> {
         let roots = self.files.roots(user).await?;
         Ok(roots.first().map(|root| root.path.clone()).unwrap_or_default())
     }

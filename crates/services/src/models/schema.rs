@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use lyceum_model::FieldError;
 
@@ -24,6 +24,42 @@ pub fn faults(config: &Value, at: &str) -> Vec<FieldError> {
 #[must_use]
 pub fn rule(field: &str) -> Option<&'static Value> {
     field.split('.').try_fold(&*SCHEMA, |rule, name| rule.get("properties")?.get(name))
+}
+
+/// Reads a value that was written as text, as the rule of its field wants it. What does not fit stays text: a fault for
+/// the check.
+#[must_use]
+pub fn read(field: &str, text: &str) -> Value {
+    let number = |text: &str| match text.trim().parse::<i64>() {
+        Ok(whole) => json!(whole),
+        Err(_) => text.trim().parse::<f64>().map_or_else(|_| json!(text), |number| json!(number)),
+    };
+    match rule(field).map_or("", |rule| rule["type"].as_str().unwrap_or_default()) {
+        "string" => json!(text),
+        "boolean" => match text {
+            "yes" | "true" => json!(true),
+            "no" | "false" => json!(false),
+            _ => json!(text),
+        },
+        "array" => text.split([',', ' ']).filter(|part| !part.is_empty()).map(number).collect(),
+        // A number, or a word such as `all`.
+        _ => number(text),
+    }
+}
+
+/// Sets a field by its path: `learning_rate.base`. What is no object on the way becomes one.
+pub fn put(fields: &mut Map<String, Value>, path: &str, value: Value) {
+    let Some((outer, inner)) = path.split_once('.') else {
+        fields.insert(path.to_owned(), value);
+        return;
+    };
+    let place = fields.entry(outer).or_insert_with(|| json!({}));
+    if !place.is_object() {
+        *place = json!({});
+    }
+    if let Some(fields) = place.as_object_mut() {
+        put(fields, inner, value);
+    }
 }
 
 /// The words that a field may be.

@@ -2,12 +2,11 @@
 //! like a training of its own before the sweep begins; its model is written together with its job.
 
 use lyceum_model::{
-    Dataset, FieldError, JobId, Model, ModelId, User,
-    job::{JobProgram, Visibility},
+    Dataset, FieldError, JobId, Model, User,
+    job::JobProgram,
     sweep::{Goal, Metric, Settings},
-    trained::ModelState,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Models, NewModel, Result, directory_below, request, schema};
 use crate::{jobs::JobRequest, sessions::Actor};
@@ -78,96 +77,30 @@ impl Models {
         let model = Model {
             job: Some(job),
             directory: directory_below(&home, log_directory),
-            ..self.new_model(owner, dataset, trial.name, &trial.config, parent)
+            parent,
+            ..self.untrained(owner, dataset, trial.name, &trial.config)
         };
         Ok((model, trial.config.to_string()))
-    }
-
-    /// A model that nothing has been learnt in yet.
-    pub(super) fn new_model(
-        &self,
-        owner: &User,
-        dataset: &Dataset,
-        name: String,
-        config: &Value,
-        parent: Option<(ModelId, String)>,
-    ) -> Model {
-        let now = self.clock.now();
-        Model {
-            id: ModelId::new(),
-            owner: owner.id,
-            owner_name: owner.name.to_string(),
-            name,
-            kind: config["task"].as_str().unwrap_or(&dataset.kind).to_owned(),
-            network: request::network(config),
-            directory: String::new(),
-            dataset: Some(dataset.id),
-            job: None,
-            parent,
-            state: ModelState::Training,
-            detail: String::new(),
-            attempt: 0,
-            metric: String::new(),
-            best: None,
-            snapshots: 0,
-            speed: None,
-            precisions_job: None,
-            visibility: Visibility::Private,
-            notes: String::new(),
-            created_at: now,
-            changed_at: now,
-        }
     }
 }
 
 /// The request as one task has it. A repetition differs by its seed, or it would give the same again.
 fn with_values(new: &NewModel, name: String, settings: &Settings) -> NewModel {
     let mut new = NewModel { name, ..new.clone() };
-    let mut put = |path: &str, value: Value| {
-        if new.config.is_null() {
-            new.config = json!({});
-        }
-        if let Some(fields) = new.config.as_object_mut() {
-            put(fields, path, value);
-        }
-    };
+    if new.config.is_null() {
+        new.config = json!({});
+    }
+    // What is no object is a fault for the check.
+    let Some(config) = new.config.as_object_mut() else { return new };
     for (path, text) in &settings.values {
-        put(path, read(path, text));
+        schema::put(config, path, schema::read(path, text));
     }
     if settings.repeat > 0 && !settings.values.contains_key("seed") {
         let usual = schema::rule("seed").and_then(|rule| rule["default"].as_i64()).unwrap_or_default();
-        let seed = new.config["seed"].as_i64().unwrap_or(usual);
-        new.config["seed"] = json!(seed.saturating_add(settings.repeat));
+        let seed = config.get("seed").and_then(Value::as_i64).unwrap_or(usual);
+        config.insert("seed".to_owned(), json!(seed.saturating_add(settings.repeat)));
     }
     new
-}
-
-/// Sets a field by its path: `learning_rate.base`. What is no object on the way becomes one.
-fn put(fields: &mut Map<String, Value>, path: &str, value: Value) {
-    let Some((outer, inner)) = path.split_once('.') else {
-        fields.insert(path.to_owned(), value);
-        return;
-    };
-    let place = fields.entry(outer).or_insert_with(|| json!({}));
-    if !place.is_object() {
-        *place = json!({});
-    }
-    if let Some(fields) = place.as_object_mut() {
-        put(fields, inner, value);
-    }
-}
-
-/// A value as the trainer's schema wants it; what does not fit stays text, and is a fault there.
-fn read(path: &str, text: &str) -> Value {
-    let number = || match text.parse::<i64>() {
-        Ok(whole) => json!(whole),
-        Err(_) => text.parse::<f64>().map_or_else(|_| json!(text), |number| json!(number)),
-    };
-    match schema::rule(path).map_or("", |rule| rule["type"].as_str().unwrap_or_default()) {
-        "string" => json!(text),
-        "boolean" => text.parse::<bool>().map_or_else(|_| json!(text), |flag| json!(flag)),
-        _ => number(),
-    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use lyceum_db::{
     sweeps::SweepFilter,
 };
 use lyceum_model::{
-    FieldError, Job, JobId, Loops, Model, ModelId, Role, RunId, SessionState, Sweep, SweepId, UserId,
+    DatasetState, FieldError, Job, JobId, Loops, Model, ModelId, Role, RunId, SessionState, Sweep, SweepId, UserId,
     hold::Outcome,
     job::{Attempt, JobProgram},
     loops::Round,
@@ -386,7 +386,7 @@ impl Sweeps {
             let trained = Box::pin(self.training(sweep.owner, training, name.clone(), settings, (id, directory)));
             match trained.await? {
                 Ok((program, trained)) => (task.work, model) = (program, Some(Box::new(trained))),
-                Err(why) => return Ok(ReleaseOutcome::Never(why)),
+                Err(outcome) => return Ok(outcome),
             }
         }
         let attempt = NewAttempt {
@@ -407,7 +407,7 @@ impl Sweeps {
         })
     }
 
-    /// What a task's job runs that trains a model, and that model; or a sentence why it can never be trained.
+    /// What a task's job runs that trains a model, and that model; or why it is not to be trained now.
     async fn training(
         &self,
         owner: UserId,
@@ -415,18 +415,30 @@ impl Sweeps {
         name: String,
         settings: &Settings,
         (job, directory): (JobId, &str),
-    ) -> Result<Result<(JobProgram, (Model, String)), String>> {
+    ) -> Result<Result<(JobProgram, (Model, String)), ReleaseOutcome>> {
+        let never = |why: &str| Ok(Err(ReleaseOutcome::Never(why.to_owned())));
         let new: NewModel =
             serde_json::from_value(training.clone()).map_err(|_err| db::Error::Stored("sweep's training"))?;
-        let Some(dataset) = self.db.find_dataset(new.dataset).await? else {
-            return Ok(Err("The dataset was deleted.".to_owned()));
+        let Some(owner) = self.db.find_user(owner).await? else { return never("The user was deleted.") };
+        // Much may have happened since the sweep was checked.
+        let dataset = match self.datasets.find(Actor { user: &owner.user }, new.dataset).await {
+            Err(datasets::Error::NotFound) => {
+                return never("The dataset was deleted, or is no longer shared with you.");
+            }
+            found => found?,
         };
+        match dataset.state {
+            DatasetState::Ready => {}
+            DatasetState::Building => return Ok(Err(ReleaseOutcome::Later)),
+            DatasetState::Failed | DatasetState::Cancelled => return never("The dataset is no longer complete."),
+        }
         let trial = match self.models.trial(&dataset, &new, name, settings) {
             Ok(trial) => trial,
-            Err(faults) => return Ok(Err(faults.into_iter().next().map(|fault| fault.message).unwrap_or_default())),
-        };
-        let Some(owner) = self.db.find_user(owner).await? else {
-            return Ok(Err("The user was deleted.".to_owned()));
+            Err(faults) => {
+                let faults: Vec<String> =
+                    faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect();
+                return never(&faults.join(" "));
+            }
         };
         let program = trial.program();
         let model = self.models.trial_model(&owner.user, &dataset, trial, job, directory).await?;

@@ -352,6 +352,8 @@ impl Sweeps {
             first.get_or_insert(trial);
         }
         let Some(trial) = first else { return Ok(request) };
+        // Tasks whose models have no place could not be released.
+        self.models.home(actor.user).await?;
         let metric = request.metric.clone().or_else(|| Some(trial.metric()));
         Ok(SweepRequest { job: trial.request, metric, ..request })
     }
