@@ -59,8 +59,8 @@ const STATE: &str = "(CASE s.state WHEN 'running' THEN 9 WHEN 'starting' THEN 8 
          WHEN s.end_reason IN ('stopped_by_owner', 'stopped_by_admin') THEN 2 WHEN s.end_reason IN ('time_limit', 'idle') THEN 3
          WHEN s.end_reason = 'out_of_memory' THEN 4 ELSE 5 END) END)";
 
-/// Milliseconds, of those that have ended. Those that run are still growing: they stand above, the one that has run longest
-/// first, by a number that does not grow between two pages.
+/// Milliseconds for ended jobs. Running jobs sort above them, the longest-running one first, by a number that does not grow
+/// between two pages.
 const DURATION: &str = "(CASE WHEN s.ended_at IS NULL
      THEN 9000000000000000 - COALESCE(s.ready_at, s.started_at, 9000000000000000)
      ELSE s.ended_at - COALESCE(s.ready_at, s.started_at, s.ended_at) END)";

@@ -214,11 +214,11 @@ impl Db {
         now: Timestamp,
     ) -> Result<Vec<(Arc<str>, Arc<str>, UsageSum)>> {
         let (of, groups) = (self.of(whose).await?, self.group_names().await?);
-        let told = self.cache().await?;
+        let cache = self.cache().await?;
         let mut named: BTreeMap<(Arc<str>, Arc<str>), UsageSum> = BTreeMap::new();
-        for (group, owner, sum) in told.ledger.sums_by_group_and_owner(&of, from, to, now) {
+        for (group, owner, sum) in cache.ledger.sums_by_group_and_owner(&of, from, to, now) {
             let group = groups.get(&**group).cloned().unwrap_or_default();
-            named.entry((group, told.names[owner].clone())).or_default().merge(&sum);
+            named.entry((group, cache.names[owner].clone())).or_default().merge(&sum);
         }
         Ok(named.into_iter().map(|((group, user), sum)| (group, user, sum)).collect())
     }

@@ -27,7 +27,7 @@ pub(super) const COLUMNS: [SortColumn; 7] = {
     [created, name, state, SortColumn::number(PROGRESS, ""), started, duration, gpus]
 };
 
-/// So many jobs are sorted by their progress, the newest of those that run.
+/// The most jobs that are sorted by progress: the newest running ones.
 pub(super) const MAX_RUNNING: i64 = 500;
 
 /// Returns whether a list in this order has the running jobs alone.

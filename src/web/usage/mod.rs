@@ -98,7 +98,8 @@ pub struct UsageRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     group: Option<Arc<str>>,
-    /// The name of a user, a group or a GPU model, a date, or a month such as `2030-01`. Empty if no group was charged, or if it was deleted.
+    /// The name of a user, a group or a GPU model, a date, or a month such as `2030-01`. Empty if no group was charged,
+    /// or if it was deleted.
     #[schema(value_type = String)]
     name: Arc<str>,
     /// GPUs × seconds that were held.
