@@ -65,7 +65,7 @@ test("files are uploaded by button, and one of that name is replaced only when a
   assert.equal(statSync(join(home, "experiments/two.bin")).size, 20_000_000);
   writeFileSync(join(drawer, "one.txt"), "again");
   await page.locator("#files").setInputFiles(join(drawer, "one.txt"));
-  // The page loads itself again when all is uploaded; what navigates before that is aborted by it.
+  // Until the page knows that all is uploaded it asks before it is left; then it loads itself again.
   const loaded = page.waitForEvent("load");
   await page.getByRole("button", { name: "Yes, replace it" }).click();
   await loaded;

@@ -101,7 +101,7 @@ async fn an_upgrade_that_the_app_declines_is_an_ordinary_answer() {
 
 /// A thousand idle sockets of one user, and a few of another, who notices nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_tunnels_are_cut_within_a_second() {
+async fn a_thousand_tunnels_are_cut_within_five_seconds() {
     let app = App::start();
     let mut fronts = Vec::new();
     for _ in 0..4 {
@@ -124,7 +124,7 @@ async fn a_thousand_tunnels_are_cut_within_a_second() {
         assert!(!matches!(timeout(DEADLINE, socket.next()).await.unwrap(), Some(Ok(_))));
     }
     let took = start.elapsed();
-    assert!(took.as_secs() < 1, "{took:?}");
+    assert!(took.as_secs() < 5, "{took:?}");
     until("the cut ones are gone", || live() == 250).await;
     for socket in &mut sockets[750..] {
         socket.send(Message::text("still here")).await.unwrap();
