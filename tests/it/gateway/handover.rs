@@ -33,6 +33,18 @@ async fn a_person_comes_in_from_either_side() {
     }
 }
 
+/// The row of a session says that it is running before the route table does.
+#[tokio::test]
+async fn who_comes_in_the_moment_it_runs_is_let_in() {
+    let (world, app) = (World::new().await, App::start());
+    let alice = world.user("alice").await;
+    for start in [&world.portal.url, &world.apps] {
+        let id = world.just_running(alice, &app).await;
+        let journey = world.browser("alice").await.visit(&format!("{start}/s/{id}/")).await;
+        assert_eq!((journey.status, &journey.url), (200, &format!("{}/s/{id}/", world.apps)), "{:#?}", journey.hops);
+    }
+}
+
 #[tokio::test]
 async fn the_cookies_say_no_more_than_they_must() {
     let (world, app) = (World::new().await, App::start());

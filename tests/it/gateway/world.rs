@@ -124,29 +124,35 @@ impl World {
 
     pub async fn session_of(&self, kind: &str, owner: UserId, app: &App) -> SessionId {
         let id = self.queued(kind, owner).await;
-        let placement = Placement {
-            // Of a machine that nobody can ask: what this test knows of it stands.
-            node: "elsewhere".to_owned(),
-            pid: 1,
-            start_ticks: 1,
-            boot_id: "another".to_owned(),
-            uid: rustix::process::getuid().as_raw(),
-            unix_name: "somebody".to_owned(),
-            run_directory: app.socket_directory().to_str().unwrap().to_owned(),
-            limits: "sampled".to_owned(),
-            link: None,
-        };
-        self.run_at(id, &placement).await;
+        self.run_at(id, &placement(app)).await;
+        id
+    }
+
+    /// A session that the portal has seen starting, and whose row says since then that it is running.
+    pub async fn just_running(&self, owner: UserId, app: &App) -> SessionId {
+        let id = self.queued("jupyter", owner).await;
+        self.start_at(id, &placement(app)).await;
+        self.portal.portal.sessions.reconcile().await;
+        self.mark_running(id).await;
         id
     }
 
     /// Has a session that waits run at a place.
     pub async fn run_at(&self, id: SessionId, placement: &Placement) {
-        let (db, now) = (self.portal.db(), self.portal.clock.now());
-        assert!(db.begin_start(id, now).await.unwrap());
-        assert!(db.set_placement(id, placement).await.unwrap());
-        assert!(db.mark_running(id, now, now.plus_seconds(30 * 86_400)).await.unwrap());
+        self.start_at(id, placement).await;
+        self.mark_running(id).await;
         self.portal.portal.sessions.reconcile().await;
+    }
+
+    async fn start_at(&self, id: SessionId, placement: &Placement) {
+        let db = self.portal.db();
+        assert!(db.begin_start(id, self.portal.clock.now()).await.unwrap());
+        assert!(db.set_placement(id, placement).await.unwrap());
+    }
+
+    async fn mark_running(&self, id: SessionId) {
+        let now = self.portal.clock.now();
+        assert!(self.portal.db().mark_running(id, now, now.plus_seconds(30 * 86_400)).await.unwrap());
     }
 
     /// A session that waits.
@@ -214,6 +220,21 @@ impl World {
     /// The same to one session's app.
     pub fn on_app(&self, id: SessionId, cookie: &str) -> Caller {
         self.portal.anybody().at(&self.app_of(id)).with("cookie", cookie)
+    }
+}
+
+/// Where this app listens, on a machine that nobody can ask: what the test knows of it stands.
+fn placement(app: &App) -> Placement {
+    Placement {
+        node: "elsewhere".to_owned(),
+        pid: 1,
+        start_ticks: 1,
+        boot_id: "another".to_owned(),
+        uid: rustix::process::getuid().as_raw(),
+        unix_name: "somebody".to_owned(),
+        run_directory: app.socket_directory().to_str().unwrap().to_owned(),
+        limits: "sampled".to_owned(),
+        link: None,
     }
 }
 
