@@ -146,7 +146,7 @@ async function run(upload) {
       if (!fresh) {
         upload.offset = (await api("GET", `/uploads/${upload.id}`)).offset_bytes;
         fresh = true;
-        // Somebody may have paused or cancelled it while the portal was asked.
+        // The user may have paused or cancelled it during that request.
         if (upload.paused || upload.gone) continue;
       }
       if (upload.offset === file.size) break;

@@ -96,7 +96,7 @@ test("an upload goes on after a lost connection, a pause and a reload", async ()
   assert.ok(readFileSync(join(home, "experiments/large.bin")).equals(readFileSync(large)));
 });
 
-test("an upload that is paused while the portal is asked stays paused", async () => {
+test("an upload that is paused during a request stays paused", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/files?path=experiments`);
   let answer;

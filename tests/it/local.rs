@@ -148,7 +148,11 @@ async fn a_workloads_life() {
     );
     terminated.unwrap();
     waited.expect("told at once");
-    assert!(asked.elapsed() < Duration::from_secs(5), "told at once, not after its grace: {:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < Duration::from_secs(5),
+        "ended at once, not after the grace period: {:?}",
+        asked.elapsed()
+    );
     let exit = end(&later, session, &placement).await;
     assert_eq!((exit.reason, exit.ended_at), (None, Timestamp(1_000_000)), "asked, and by our clock");
     later.clean(session).await.unwrap();

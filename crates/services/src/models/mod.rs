@@ -162,13 +162,13 @@ impl Models {
         }
     }
 
-    /// A model whose training on a dataset has not begun.
+    /// Describes a model whose training on a dataset has not begun.
     fn untrained(&self, owner: &User, dataset: &Dataset, name: String, config: &serde_json::Value) -> Model {
         let kind = config["task"].as_str().unwrap_or(&dataset.kind).to_owned();
         Model { dataset: Some(dataset.id), ..self.new_model(owner, name, kind, request::network(config)) }
     }
 
-    /// A model whose job is still to be submitted.
+    /// Describes a model whose job is still to be submitted.
     fn new_model(&self, owner: &User, name: String, kind: String, network: String) -> Model {
         let now = self.clock.now();
         Model {
@@ -212,7 +212,7 @@ impl Models {
         [("PYTHONPATH".to_owned(), trainer), ("PYTHONSAFEPATH".to_owned(), "1".to_owned())].into()
     }
 
-    /// The home of a user, once it is known that it can be reached.
+    /// Returns the home directory of a user. Fails if it cannot be reached.
     pub(crate) async fn home(&self, user: &User) -> Result<PathBuf> {
         let roots = self.files.roots(user).await?;
         Ok(roots.first().map(|root| root.path.clone()).unwrap_or_default())

@@ -26,8 +26,7 @@ pub fn rule(field: &str) -> Option<&'static Value> {
     field.split('.').try_fold(&*SCHEMA, |rule, name| rule.get("properties")?.get(name))
 }
 
-/// Reads a value that was written as text, as the rule of its field wants it. What does not fit stays text: a fault for
-/// the check.
+/// Reads a value from text by the type of its field. What does not fit stays text, which validation then rejects.
 #[must_use]
 pub fn read(field: &str, text: &str) -> Value {
     let number = |text: &str| match text.trim().parse::<i64>() {
@@ -47,7 +46,7 @@ pub fn read(field: &str, text: &str) -> Value {
     }
 }
 
-/// Sets a field by its path: `learning_rate.base`. What is no object on the way becomes one.
+/// Sets a field by its path, such as `learning_rate.base`. Missing objects on the path are added.
 pub fn put(fields: &mut Map<String, Value>, path: &str, value: Value) {
     let Some((outer, inner)) = path.split_once('.') else {
         fields.insert(path.to_owned(), value);

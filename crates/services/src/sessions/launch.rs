@@ -187,8 +187,8 @@ impl Sessions {
         self.routes.set(self.route(session));
     }
 
-    /// Finds the route of a live session. Until it is known to run, the row is asked: whoever has read there that it
-    /// runs may come before the table is told.
+    /// Finds the route of a live session. While the session is starting, also reads its row: a user who was told
+    /// there that it is running may open it before the route table is updated.
     ///
     /// # Errors
     ///

@@ -352,7 +352,7 @@ impl Sweeps {
             first.get_or_insert(trial);
         }
         let Some(trial) = first else { return Ok(request) };
-        // Tasks whose models have no place could not be released.
+        // Models are stored in the home; without it, no task could be released.
         self.models.home(actor.user).await?;
         let metric = request.metric.clone().or_else(|| Some(trial.metric()));
         Ok(SweepRequest { job: trial.request, metric, ..request })
