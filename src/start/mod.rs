@@ -25,6 +25,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use sha2::{Digest, Sha256};
@@ -201,28 +202,23 @@ fn start_helper(config: &helper::Config) -> Result<(UnixStream, Child)> {
     Ok((ours, child))
 }
 
+/// How long others may change the machine's accounts at a start: an upgrade, a `userdel` with a large home.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 /// The service user, made when missing.
 fn service_user(name: &str, data: &Path) -> Result<Identity> {
     if !helper::identity::is_unix_name(name) {
         return Err(Error::Refused(format!("{name:?} is not the name of a Unix account")));
     }
-    let missing = nix::unistd::User::from_name(name)
-        .map_err(|err| doing(format!("looking up `{name}` in the name service"))(err.into()))?
-        .is_none();
-    if missing {
-        let output = Command::new("useradd")
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .args(["--system", "--user-group", "--no-create-home", "--no-log-init", "--shell", "/usr/sbin/nologin"])
-            .args(["--comment", "Lyceum", "--home-dir"])
-            .arg(data)
-            .args(["--", name])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(doing("running useradd (is it installed?)"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Error::Busy(format!("the service user `{name}` could not be created: {}", said.trim())));
+    if !is_known(name)? {
+        let _alone = helper::account::lock()?;
+        let begun = Instant::now();
+        while !is_known(name)? {
+            let Some(failure) = add_service_user(name, data)? else { break };
+            if !failure.contains("cannot lock") || begun.elapsed() > PATIENCE {
+                return Err(Error::Busy(format!("the service user `{name}` could not be created: {failure}")));
+            }
+            helper::process::pause(Duration::from_millis(200));
         }
     }
     let service = Identity::facts(name)?;
@@ -230,6 +226,28 @@ fn service_user(name: &str, data: &Path) -> Result<Identity> {
         return Err(Error::Refused(format!("the service user `{name}` must not be root or in the group root")));
     }
     Ok(service)
+}
+
+fn is_known(name: &str) -> Result<bool> {
+    nix::unistd::User::from_name(name)
+        .map(|user| user.is_some())
+        .map_err(|err| doing(format!("looking up `{name}` in the name service"))(err.into()))
+}
+
+/// Runs `useradd`; answers what it said when it failed.
+fn add_service_user(name: &str, data: &Path) -> Result<Option<String>> {
+    let output = Command::new("useradd")
+        .env_clear()
+        .envs([("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("LC_ALL", "C")])
+        .args(["--system", "--user-group", "--no-create-home", "--no-log-init", "--shell", "/usr/sbin/nologin"])
+        .args(["--comment", "Lyceum", "--home-dir"])
+        .arg(data)
+        .args(["--", name])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(doing("running useradd (is it installed?)"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    Ok((!output.status.success()).then(|| said.trim().to_owned()))
 }
 
 /// Copies our own program to `bin/VERSION-HASH/lyceum`, unless it is there; those of other

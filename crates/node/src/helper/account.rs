@@ -71,10 +71,10 @@ fn find(account: &str) -> Result<Option<User>> {
     User::from_name(account).map_err(|err| doing(format!("looking up `{account}` in the name service"))(err.into()))
 }
 
-/// Held while an account is made, by this helper or another one. Of two `useradd` at once the later one
+/// Waits until no other portal or helper of this machine makes an account, and keeps them from it while the file is open. Of two `useradd` at once the later one
 /// gives the account of the earlier one another uid, and its home is a stranger's. A `useradd`
 /// whose helper was killed has the lock too, until it ends.
-fn lock() -> Result<File> {
+pub fn lock() -> Result<File> {
     let while_making = || doing(format!("locking {LOCK}"));
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW;
     let file = File::from(open(LOCK, flags, Mode::from_raw_mode(0o600)).map_err(|err| while_making()(err.into()))?);

@@ -20,7 +20,7 @@ pub mod process;
 pub mod trampoline;
 pub mod verbs;
 
-mod account;
+pub mod account;
 mod launch;
 mod remove;
 
