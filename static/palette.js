@@ -85,6 +85,8 @@ function go(option, inNewTab) {
 }
 
 field.addEventListener("input", () => {
+  // An answer for the earlier text, were it still to come, would be taken for this one's.
+  asked?.abort();
   isStale = true;
   goesAtOnce = false;
   clearTimeout(timer);

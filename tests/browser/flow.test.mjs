@@ -121,6 +121,25 @@ test("the palette finds a job, a page and an action by the keyboard alone", asyn
   browser.assertNoFaults(person);
 });
 
+test("what is typed into the palette is never answered by an earlier search", async () => {
+  const { page } = person;
+  await page.goto(portal.url);
+  let answerFirst;
+  const isTyped = new Promise((resolve) => (answerFirst = resolve));
+  await page.route(/\/search\?find=$/, async (route) => {
+    await isTyped;
+    await route.continue().catch(() => "nobody waits for it any more");
+  });
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "Search" }).waitFor();
+  await page.keyboard.type("usage");
+  await page.keyboard.press("Enter");
+  answerFirst();
+  await page.waitForURL(/\/usage$/);
+  await page.unrouteAll();
+  browser.assertNoFaults(person);
+});
+
 test("sessions that have ended are found and started again from their list", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/sessions?app=terminal`);
