@@ -130,7 +130,7 @@ async fn strange_directories_do_no_harm_and_are_told_of() {
     fs::set_permissions(logs.join("secret"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::rename(&logs, world.home().join("elsewhere")).unwrap();
     let found = until(&world, &world.person, &run, "it is missed", |run| !run["error"].is_null()).await;
-    assert!(found["error"].as_str().unwrap().contains("cannot be read"), "{found}");
+    assert!(found["error"].as_str().unwrap().ends_with("/logs does not exist."), "{found}");
     assert_eq!(steps(&world, &run, "train%2Floss").await.len(), 20);
     fs::rename(world.home().join("elsewhere"), &logs).unwrap();
     until(&world, &world.person, &run, "it is back", |run| run["error"].is_null()).await;
@@ -151,6 +151,24 @@ async fn more_than_is_kept_is_counted() {
     assert_eq!(metrics["runs"][0]["tags"].as_array().unwrap().len(), 100);
     let one = world.person.get(&world.house, &format!("/runs/{run}/metrics?search=extra/099999")).await;
     assert_eq!(one["runs"][0]["tags"][0]["count"], 1);
+}
+
+#[tokio::test]
+async fn a_job_that_wrote_nothing_has_no_curves_and_no_error() {
+    let Some(world) = World::open(&[]).await else { return };
+    let job = json!({ "name": "quiet", "script": "true\n" });
+    let (status, job) = world.person.ask(&world.house, "POST", "/jobs", &job).await;
+    assert_eq!(status, 201, "{job}");
+    let run = eventually("its run was read", async || {
+        let runs = world.person.get(&world.house, "/runs").await;
+        runs["items"].as_array().unwrap().iter().find(|run| run["complete"] == true).cloned()
+    })
+    .await;
+    assert_eq!((&run["source"]["job"], &run["error"], &run["points"]), (&job["id"], &Value::Null, &json!(0)), "{run}");
+    assert_eq!(run["skipped"]["unreadable"], json!([]), "{run}");
+    let page = world.person.request(&world.house, "GET", &format!("/runs/{}", run["id"].as_str().unwrap()));
+    let page = page.send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("No curves.") && !page.contains("unreadable"), "{page}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -276,10 +277,7 @@ impl Runs {
             curves = rest;
         }
         reading.read_at = Some(self.clock.now());
-        let root = format!("{}: ", run.directory);
-        let missing = met.unreadable.iter().find_map(|told| told.strip_prefix(&root));
-        reading.error = missing.map(|why| format!("The directory {} cannot be read: {why}.", shown(&run.directory)));
-        reading.skipped.unreadable = met.unreadable.into_iter().take(20).map(|told| shown(&told)).collect();
+        (reading.error, reading.skipped.unreadable) = unreadable(run, met.unreadable);
         reading.skipped.left_out = met.left_out;
         reading.complete = run.source.is_over();
         self.note(run, &reading).await;
@@ -360,6 +358,24 @@ fn sentence(err: &Error) -> String {
         }
         _ => "The run could not be read. The portal will retry; see its log for details.".to_owned(),
     }
+}
+
+/// What is said of a run of whose directory these paths could not be read, and of which paths besides.
+fn unreadable(run: &Run, mut told: Vec<String>) -> (Option<String>, Vec<String>) {
+    let root = format!("{}: ", run.directory);
+    let missing = io::Error::from(io::ErrorKind::NotFound).to_string();
+    let why = told.iter().find_map(|told| told.strip_prefix(&root)).map(str::to_owned);
+    let error = match why {
+        None => None,
+        // An empty directory goes with its job: this one wrote nothing.
+        Some(why) if why == missing && run.source.is_over() => {
+            told.retain(|told| !told.starts_with(&root));
+            None
+        }
+        Some(why) if why == missing => Some(format!("The directory {} does not exist.", shown(&run.directory))),
+        Some(why) => Some(format!("The directory {} cannot be read: {why}.", shown(&run.directory))),
+    };
+    (error, told.into_iter().take(20).map(|told| shown(&told)).collect())
 }
 
 /// Text of a user's process, fit for a page.
