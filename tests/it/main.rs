@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may unwrap as the tests themselves do")]
 
+mod accounts;
 mod agent;
 mod announcements;
 mod architecture;

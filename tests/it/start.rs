@@ -18,7 +18,8 @@ use lyceum::{
 };
 
 use crate::{
-    helper::house::{AGENT, House, is_alive, system},
+    accounts,
+    helper::house::{AGENT, House, is_alive},
     local::{end, launch, workload, written},
     needs,
 };
@@ -157,7 +158,7 @@ fn root_starts_and_stays_the_service_user() {
     let data = base.path().join("data");
     let argument = format!("{} {service_user}", data.display());
     run_part("start::root_starts_and_stays_the_service_user", &argument, |_| {});
-    system(&["userdel", &service_user]);
+    accounts::remove(&service_user);
     let paths = start::layout(&ProcessEnvironment { data: Some(data), ..ProcessEnvironment::default() }).unwrap();
     fs::remove_dir(&paths.run).unwrap();
     let _ = fs::remove_dir(paths.run.parent().unwrap());

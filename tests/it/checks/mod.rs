@@ -11,13 +11,13 @@ mod servers;
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Output,
 };
 
 use lyceum::{helper::identity::Identity, model::SessionId};
 use serde_json::Value;
 
-use crate::{helper::house::system, life::House};
+use crate::{accounts, life::House};
 
 /// A Unix account of the test's own; it goes with the value.
 struct Account {
@@ -27,7 +27,7 @@ struct Account {
 impl Account {
     fn new(options: &[&str]) -> Self {
         let name = format!("ly-c-{}", &SessionId::new().short()[6..]);
-        system(&[&["useradd", "--shell", "/bin/bash"], options, &[&name]].concat());
+        accounts::change(&[&["useradd", "--shell", "/bin/bash"], options, &[&name]].concat());
         Self { name }
     }
 
@@ -38,15 +38,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        // Others change the machine's accounts meanwhile, so once may not be enough.
-        for _ in 0..20 {
-            let output = Command::new("userdel").args(["--remove", &self.name]).output().unwrap();
-            if nix::unistd::User::from_name(&self.name).is_ok_and(|found| found.is_none()) {
-                return;
-            }
-            eprintln!("{}: {}", self.name, String::from_utf8_lossy(&output.stderr));
-            lyceum::helper::process::pause(std::time::Duration::from_millis(250));
-        }
+        accounts::remove(&self.name);
     }
 }
 

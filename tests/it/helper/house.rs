@@ -27,7 +27,7 @@ use lyceum::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::wait::until;
+use crate::{accounts, wait::until};
 
 pub const AGENT: &str = r#"
 import json, os, signal, sys, time
@@ -129,8 +129,8 @@ impl People {
         let names = Self::names();
         let accounts = names.clone().map(|name| house.account(&name).unwrap());
         if *users == 0 {
-            system(&["groupadd", &Self::group_name()]);
-            system(&["usermod", "-aG", &Self::group_name(), &accounts[0]]);
+            accounts::change(&["groupadd", &Self::group_name()]);
+            accounts::change(&["usermod", "-aG", &Self::group_name(), &accounts[0]]);
         }
         *users += 1;
         let group = nix::unistd::Group::from_name(&Self::group_name()).unwrap().unwrap().gid.as_raw();
@@ -145,9 +145,9 @@ impl Drop for People {
         *users -= 1;
         if *users == 0 {
             for name in [&self.a.name, &self.b.name] {
-                system(&["userdel", "--remove", name]);
+                accounts::remove(name);
             }
-            system(&["groupdel", &Self::group_name()]);
+            accounts::change(&["groupdel", &Self::group_name()]);
         }
     }
 }

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use house::{House, SERVICE, is_alive, placed, start_raw_helper, system};
+use house::{House, SERVICE, is_alive, placed, start_raw_helper};
 use lyceum::{
     helper::{
         ACCOUNT_UIDS, Config, Error,
@@ -32,7 +32,7 @@ use lyceum::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{needs, wait::until};
+use crate::{accounts, needs, wait::until};
 
 #[test]
 fn child_env_clean_and_the_user_completely() {
@@ -126,9 +126,9 @@ fn never_as_the_system() {
     }
     // In the group root.
     let admin = format!("ly-test-r-{}", std::process::id());
-    system(&["useradd", "--no-create-home", "--no-log-init", "--groups", "root", &admin]);
+    accounts::change(&["useradd", "--no-create-home", "--no-log-init", "--groups", "root", &admin]);
     refused(&admin);
-    system(&["userdel", &admin]);
+    accounts::remove(&admin);
     assert_eq!(fs::read_dir(&house.config.run).unwrap().count(), 0);
     assert_eq!(fs::read_dir(&house.config.placements).unwrap().count(), 0);
 
@@ -378,7 +378,7 @@ fn accounts() {
     std::os::unix::fs::chown(&made.home, Some(people.b.uid), None).unwrap();
     let refused = house.account(&portal_name);
     std::os::unix::fs::chown(&made.home, Some(made.uid), None).unwrap();
-    system(&["userdel", "--remove", &name]);
+    accounts::remove(&name);
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
 
     for name in ["", "-o", "a b", "../../etc", "A", "a\n", "$(id)", &"a".repeat(30)] {
@@ -386,9 +386,9 @@ fn accounts() {
     }
     // An account of that name that is not ours.
     let foreign = format!("test-c-{}", std::process::id());
-    system(&["useradd", "--no-create-home", "--no-log-init", &format!("ly-{foreign}")]);
+    accounts::change(&["useradd", "--no-create-home", "--no-log-init", &format!("ly-{foreign}")]);
     let answer = house.account(&foreign);
-    system(&["userdel", &format!("ly-{foreign}")]);
+    accounts::remove(&format!("ly-{foreign}"));
     assert!(matches!(answer, Err(Error::Refused(_))), "{answer:?}");
 }
 

@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    helper::house::system,
+    accounts,
     life::{House, jobs},
     needs,
 };
@@ -70,7 +70,7 @@ async fn nothing_in_a_home_keeps_the_portal_from_jupyterlab() {
         fs::write(folder.join(name), text).unwrap();
     }
     chown(&folder, Some(identity.uid), Some(identity.gid)).unwrap();
-    system(&["usermod", "--shell", "/usr/bin/zsh-not-here", &account]);
+    accounts::change(&["usermod", "--shell", "/usr/bin/zsh-not-here", &account]);
     let person = house.person_as(&account);
     let resources = json!({ "cpus": 4, "memory_bytes": 2_i64 << 30 });
     let id = person.start(&house, json!({ "app": "jupyter", "resources": resources })).await;

@@ -10,7 +10,7 @@ use super::{
     jobs::{attempt, ended, job, log, state, submit},
     processes,
 };
-use crate::{gateway::terminal::types, helper::house::system, idleness::terminals::tab};
+use crate::{accounts, gateway::terminal::types, idleness::terminals::tab};
 
 /// Runs until somebody lets it go on.
 const WAITS: &str = "#!/bin/sh\necho begun\nwhile [ ! -e \"$GO\" ]; do sleep 0.1; done\nexit $HOW\n";
@@ -94,7 +94,7 @@ async fn a_plain_shell_has_what_the_job_has() {
     let person = house.person();
     // The account is made by the first job.
     let (first, _) = begin(&house, &person, "first", 0).await;
-    system(&["usermod", "--shell", "/bin/sh", &format!("ly-{}", person.name)]);
+    accounts::change(&["usermod", "--shell", "/bin/sh", &format!("ly-{}", person.name)]);
     let (_, attempt) = begin(&house, &person, "second", 0).await;
     let mut shell = tab(&house, &person, attempt).await;
     types(&mut shell, "echo \"is-$0.\"", "is--sh.").await;

@@ -65,7 +65,7 @@ use serde_json::Value;
 
 pub use person::Person;
 
-use crate::helper::house::system;
+use crate::accounts;
 pub use crate::wait::eventually;
 
 /// One portal with its data, its accounts and its sessions.
@@ -188,7 +188,7 @@ impl House {
     pub fn of_somebody(variables: &[(&str, &str)]) -> Self {
         let mut house = Self::new(variables);
         let name = format!("ly-u-{}", house.id);
-        system(&["useradd", "--create-home", "--base-dir", house.base.path().to_str().unwrap(), &name]);
+        accounts::change(&["useradd", "--create-home", "--base-dir", house.base.path().to_str().unwrap(), &name]);
         house.accounts.lock().insert(name.clone());
         house.runs_as = Some(Identity::facts(&name).unwrap());
         let copy = house.base.path().join("lyceum");
@@ -311,7 +311,7 @@ impl House {
     /// The Unix account of somebody who has no sessions yet; it goes with the house.
     pub fn unix_account(&self, name: &str) -> String {
         let name = format!("ly-{name}-{}", self.id);
-        system(&["useradd", "--create-home", &name]);
+        accounts::change(&["useradd", "--create-home", &name]);
         self.accounts.lock().insert(name.clone());
         name
     }
@@ -383,7 +383,7 @@ impl House {
         let mut words = vec!["admin", "user", "add", &name];
         if let Some(kept) = &self.compiled {
             // The portal makes the account when it is first needed, which is too late.
-            system(&["useradd", "--create-home", &account]);
+            accounts::change(&["useradd", "--create-home", &account]);
             compiled::lend(kept, &account);
             words.extend(["--unix-name", &account]);
         }
@@ -537,23 +537,7 @@ impl Drop for House {
             {
                 eprintln!("what {account} compiled: {error}");
             }
-            remove_account(account);
-        }
-    }
-}
-
-/// Others make and remove accounts meanwhile, and the last process may be slow to go: half a minute is enough.
-fn remove_account(name: &str) {
-    let is_there = || nix::unistd::User::from_name(name).is_ok_and(|found| found.is_some());
-    for _ in 0..120 {
-        // Some were never needed, and so never made.
-        if !is_there() {
-            return;
-        }
-        let output = Command::new("userdel").args(["--remove", name]).output().unwrap();
-        if is_there() {
-            eprintln!("{name}: {}", String::from_utf8_lossy(&output.stderr));
-            process::pause(Duration::from_millis(250));
+            accounts::remove(account);
         }
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{House, Person, eventually, person::id as id_of};
 use crate::{
+    accounts,
     gateway::{terminal, world::socket},
     helper::house::system,
     needs,
@@ -125,7 +126,7 @@ async fn a_restart_of_ones_own_portal_ends_no_session() {
     }
     let mut house = House::new(&[]);
     house.url = "http://127.0.0.1:8100".to_owned();
-    system(&["useradd", "--create-home", "--shell", "/bin/bash", "owner"]);
+    accounts::change(&["useradd", "--create-home", "--shell", "/bin/bash", "owner"]);
     let owner = Identity::facts("owner").unwrap();
     let uid = owner.uid.to_string();
     // The guest has no logind, which does this elsewhere.

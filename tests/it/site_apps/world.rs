@@ -8,7 +8,7 @@ use std::{
     net::TcpListener,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
@@ -18,12 +18,11 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::{Pid, User},
 };
-use parking_lot::Mutex;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{portal::client, wait::eventually};
+use crate::{accounts, portal::client, wait::eventually};
 
 /// A running portal.
 pub struct World {
@@ -117,7 +116,7 @@ impl Drop for World {
             remove_groups(&format!("lyceum-{}", paths.instance));
         }
         for name in &self.people {
-            account_tool(&["userdel", name]);
+            accounts::remove(name);
         }
     }
 }
@@ -218,16 +217,8 @@ fn unix_account(home: &Path) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let name = format!("ly-app-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let home = home.to_str().unwrap();
-    let output = account_tool(&["useradd", "--create-home", "--home-dir", home, "--shell", "/bin/bash", &name]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    accounts::change(&["useradd", "--create-home", "--home-dir", home, "--shell", "/bin/bash", &name]);
     name
-}
-
-/// One at a time, because the machine's account files have one lock.
-fn account_tool(words: &[&str]) -> Output {
-    static LOCK: Mutex<()> = Mutex::new(());
-    let _one = LOCK.lock();
-    Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()).output().unwrap()
 }
 
 fn processes_of(uid: u32) -> Vec<i32> {
