@@ -3,13 +3,15 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use tokio::sync::Mutex;
+
 use crate::{
     auth::Ldap,
     cluster,
     environments::{self, Modules},
     lifecycle::Lifecycle,
-    model::Loops,
-    web::{Portal, gateway},
+    model::{Loops, alert::AlertMemory},
+    web::{self, Portal, gateway},
 };
 
 /// How often traffic is told to those who judge idleness: who comes back at the last moment
@@ -21,6 +23,9 @@ const SWEEP: Duration = Duration::from_secs(10);
 
 /// How often the site's modules are listed.
 const LIST_MODULES: Duration = Duration::from_mins(15);
+
+/// How often the health report is looked at for what administrators are to be told.
+const LOOK_AT_HEALTH: Duration = Duration::from_secs(30);
 
 /// How often what has expired is forgotten.
 const PURGE: Duration = Duration::from_mins(10);
@@ -80,6 +85,11 @@ pub fn start(life: &Lifecycle, portal: &Arc<Portal>) {
         swept.files.sweep();
         swept.gateway.proxy.sweep();
         std::future::ready(Ok(()))
+    });
+    let watched = (portal.clone(), Arc::new(Mutex::new(AlertMemory::default())));
+    life.periodic("alerts", LOOK_AT_HEALTH, move || {
+        let (portal, memory) = watched.clone();
+        async move { web::alert(&portal, &mut *memory.lock().await).await }
     });
     let purged = portal.clone();
     life.periodic("purge", PURGE, move || {

@@ -26,9 +26,12 @@ use crate::{
     listen::Certificate,
     model::{
         Finding, Loops, SessionId, Timestamp,
+        alert::AlertMemory,
         finding::{self, Level},
+        gpus::Condition,
         health::{self, worst},
         loops::Rounds,
+        machines::MachineState,
     },
     scheduler::run_space,
 };
@@ -151,6 +154,8 @@ async fn gather(portal: &Portal) -> Report {
     });
     let absent = groups.unwrap_or_default().into_iter().filter(|group| group.absent_since.is_some());
     findings.extend(health::absent_groups(&absent.map(|group| group.name).collect::<Vec<_>>()));
+    findings.extend(gpus(portal));
+    findings.extend(nodes(portal).await);
     findings.extend(portal.sessions.environments.list().into_iter().map(environment));
     findings.push(free_space(portal));
     let run_directory = portal.sessions.scheduler.run_directory(SessionId::new());
@@ -175,6 +180,40 @@ fn scheduler(portal: &Portal, now: Timestamp) -> Finding {
     let scheduler = &portal.sessions.scheduler;
     let (trouble, account) = (scheduler.trouble(), portal.single_user.as_deref());
     health::scheduler(scheduler.cluster(), trouble.as_ref(), scheduler.has_queue(), account, now)
+}
+
+fn gpus(portal: &Portal) -> Option<Finding> {
+    let view = portal.cluster.view();
+    let down = view.gpus.iter().filter_map(|one| match &one.condition {
+        Condition::Down(why) => Some((format!("GPU {}", one.gpu.index), why.clone())),
+        _ => None,
+    });
+    health::gpus(view.gpus.len(), &down.collect::<Vec<_>>())
+}
+
+async fn nodes(portal: &Portal) -> Option<Finding> {
+    let machines = portal.sessions.scheduler.machines().await?.machines;
+    let down = machines.iter().filter(|one| one.state == MachineState::Down);
+    health::nodes(machines.len(), &down.map(|one| (one.name.clone(), one.reason.clone())).collect::<Vec<_>>())
+}
+
+/// Tells administrators what became unwell since the last look, or well again.
+pub async fn alert(portal: &Portal, memory: &mut AlertMemory) -> Result<(), String> {
+    let report = gather(portal).await;
+    let of_loops = report.loops.into_iter().map(|LoopReport { finding, .. }| {
+        let name = format!("loop {}", finding.name);
+        Finding { name: name.into(), ..finding }
+    });
+    let findings: Vec<Finding> = report.findings.into_iter().chain(of_loops).collect();
+    let open = portal.db.open_alerts().await.map_err(|err| err.to_string())?;
+    let mut outcome = Ok(());
+    for news in memory.decide(&open, &findings, portal.clock.now()) {
+        // One that cannot be told now is news again at the next look.
+        if let Err(err) = portal.notifications.alert(&news).await {
+            outcome = Err(err.to_string());
+        }
+    }
+    outcome
 }
 
 fn environment(environment: Environment) -> Finding {

@@ -61,7 +61,7 @@ use utoipa_axum::routes;
 
 pub use config::{AppsOrigin, WebConfig};
 pub use health::document_faults;
-pub use health_report::ReportContext;
+pub use health_report::{ReportContext, alert};
 pub use http::error::{Error, Result};
 pub use http::forwarded::ClientHeader;
 pub use http::front::Front;

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     model::{
         JobId, NotificationId, Timestamp,
-        notification::{Delivery, Event, Notification, OFFERED, UnseenJob, Way},
+        notification::{Delivery, Event, Notification, UnseenJob, Way, offered},
     },
     notifications::{Overview, WishesRequest},
 };
@@ -184,7 +184,10 @@ pub(super) async fn save(user: CurrentUser, State(portal): State<Arc<Portal>>, f
     let text = |name: &str| Some(form.get(name).trim().to_owned()).filter(|text| !text.is_empty());
     let minutes = text("stalled_minutes").map(|minutes| minutes.parse::<i64>());
     let request = WishesRequest {
-        events: OFFERED.into_iter().filter(|event| form.all("events").any(|chosen| chosen == event.as_str())).collect(),
+        events: offered(user.user.role)
+            .into_iter()
+            .filter(|event| form.all("events").any(|chosen| chosen == event.as_str()))
+            .collect(),
         mail: text("mail"),
         webhook: text("webhook"),
         stalled_after_seconds: minutes.clone().and_then(Result::ok).map(|minutes| minutes.saturating_mul(60)),
@@ -196,7 +199,10 @@ pub(super) async fn save(user: CurrentUser, State(portal): State<Arc<Portal>>, f
     match outcome {
         Ok(_) => Ok(Redirect::to("/settings?done=notifications#job-notifications").into_response()),
         Err(error) => {
-            settings::again(&portal, &user, error, |view| view.told.keep(&request, form.get("stalled_minutes"))).await
+            settings::again(&portal, &user, error, |view| {
+                view.told.keep(&request, user.user.role, form.get("stalled_minutes"))
+            })
+            .await
         }
     }
 }

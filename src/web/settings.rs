@@ -266,7 +266,11 @@ async fn view(portal: &Portal, user: &CurrentUser, visit: &PageParams) -> Result
             .collect(),
         more_groups: groups.more,
         registries: registry_credentials::section(portal, user, now).await?,
-        told: views::NotificationForm::new(portal.notifications.overview(&principal.user).await?, now),
+        told: views::NotificationForm::new(
+            portal.notifications.overview(&principal.user).await?,
+            principal.user.role,
+            now,
+        ),
     })
 }
 

@@ -15,6 +15,7 @@ use super::{
 };
 use lyceum_model::{
     DatasetId, Job, JobId, ModelId, NotificationId, SessionId, Timestamp, UserId,
+    alert::{Alert, AlertNews},
     notification::{Delivery, Event, Message, Notification, NotificationSettings, UnseenJob, WatchedJob, Way},
 };
 
@@ -115,6 +116,48 @@ impl Db {
             query_scalar("SELECT wishes FROM notification_wishes WHERE user_id = $1")
                 .bind(user.to_string()).fetch_optional(pool).await)?;
         text.map(|text| Json::read(&text, "wishes for notifications")).transpose()
+    }
+
+    /// Returns what each of those wants to hear who have said so.
+    pub async fn everybodys_notification_wishes(&self) -> Result<Vec<(UserId, NotificationSettings)>> {
+        let rows: Vec<(String, String)> = reading!(self, pool =>
+            query_as("SELECT user_id, wishes FROM notification_wishes ORDER BY user_id").fetch_all(pool).await)?;
+        let wishes = |(user, wishes): (String, String)| {
+            Ok((parse(&user, "user id")?, Json::read(&wishes, "wishes for notifications")?))
+        };
+        Ok(readable(rows.into_iter().map(wishes)))
+    }
+
+    /// Returns the alerts that are open.
+    pub async fn open_alerts(&self) -> Result<Vec<Alert>> {
+        let rows: Vec<(String,)> = reading!(self, pool =>
+            query_as("SELECT alert FROM health_alerts ORDER BY name").fetch_all(pool).await)?;
+        Ok(readable(rows.into_iter().map(|(alert,)| Json::read(&alert, "alert"))))
+    }
+
+    /// Opens, changes or closes an alert, and adds what is to be delivered of it; false where that was done before.
+    pub async fn settle_alert(
+        &self,
+        news: &AlertNews,
+        recipients: &[(UserId, Vec<Way>)],
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<bool> {
+        Ok(transaction!(self, tx => {
+            let settled = match news {
+                AlertNews::Raised { alert, .. } => query("INSERT INTO health_alerts (name, alert) VALUES ($1, $2)
+                     ON CONFLICT (name) DO UPDATE SET alert = excluded.alert WHERE health_alerts.alert <> excluded.alert")
+                    .bind(&alert.name).bind(Json::write(alert)).execute(&mut *tx).await?.rows_affected(),
+                AlertNews::Cleared(alert) => query("DELETE FROM health_alerts WHERE name = $1")
+                    .bind(&alert.name).execute(&mut *tx).await?.rows_affected(),
+            };
+            if settled > 0 {
+                for (user, ways) in recipients {
+                    add(&mut *tx, *user, ways, message, now).await?;
+                }
+            }
+            settled > 0
+        }))
     }
 
     /// Writes what somebody wants to hear from now on.

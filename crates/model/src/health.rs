@@ -89,6 +89,30 @@ pub fn locked() -> Finding {
         .fix("use `fuser` to find other programs that have the database open, and end them")
 }
 
+/// Judges the GPUs that the portal allocates: how many there are, and which ones cannot be used and why.
+#[must_use]
+pub fn gpus(number: usize, down: &[(String, String)]) -> Option<Finding> {
+    let (first, why) = down.first()?;
+    let what = match down.len() {
+        1 => format!("{first} cannot be used: {why}"),
+        many => format!("{many} of {number} cannot be used, among them {first}: {why}"),
+    };
+    let fix = "see the nodes page; `nvidia-smi` and the kernel log of the machine say more";
+    Some(Finding::new("GPUs", Level::Warning, what).fix(fix))
+}
+
+/// Judges the nodes of a cluster: how many there are, and which ones are down and why.
+#[must_use]
+pub fn nodes(number: usize, down: &[(String, Option<String>)]) -> Option<Finding> {
+    let (first, why) = down.first()?;
+    let why = why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let what = match down.len() {
+        1 => format!("{first} is down{why}"),
+        many => format!("{many} of {number} are down, among them {first}{why}"),
+    };
+    Some(Finding::new("nodes", Level::Warning, what).fix(format!("scontrol show node {first}")))
+}
+
 /// Only an embedded database is copied by us.
 #[must_use]
 pub fn backup(facts: &Database, now: Timestamp) -> Option<Finding> {
@@ -251,6 +275,19 @@ mod tests {
 
     fn ago(seconds: i64) -> Timestamp {
         NOW.plus_seconds(-seconds)
+    }
+
+    #[test]
+    fn what_is_down_is_named() {
+        let down =
+            |number: usize| -> Vec<_> { (0..number).map(|n| (format!("GPU {n}"), "it is lost".to_owned())).collect() };
+        assert_eq!(gpus(8, &[]), None);
+        assert_eq!(gpus(8, &down(1)).unwrap().what, "GPU 0 cannot be used: it is lost");
+        assert_eq!(gpus(8, &down(3)).unwrap().what, "3 of 8 cannot be used, among them GPU 0: it is lost");
+        assert_eq!(nodes(4, &[]), None);
+        assert_eq!(nodes(4, &[("n1".to_owned(), None)]).unwrap().what, "n1 is down");
+        let down = [("n1".to_owned(), Some("no power".to_owned())), ("n2".to_owned(), None)];
+        assert_eq!(nodes(4, &down).unwrap().what, "2 of 4 are down, among them n1: no power");
     }
 
     #[test]

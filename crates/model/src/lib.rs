@@ -2,6 +2,7 @@
 //! Nothing here does I/O or knows how anything is stored, started or drawn; every rule in
 //! this folder is a pure function that a table or a property can test.
 
+pub mod alert;
 pub mod announcement;
 pub mod cuda;
 pub mod dataset;

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EndReason, Job, JobId, NotificationId, SessionId, SessionState, Timestamp, UserId,
+    EndReason, Job, JobId, NotificationId, Role, SessionId, SessionState, Timestamp, UserId,
     hold::Outcome,
     session::{UnknownWord, words},
     time::human_duration,
@@ -27,6 +27,8 @@ words!(
         NotFinite = "not_finite",
         /// The job runs, but its curves have not grown for some time.
         Stalled = "stalled",
+        /// The health report has a new warning or fault, or one that has gone. For administrators.
+        Health = "health",
         /// A test that the user requested.
         Test = "test",
     }
@@ -57,8 +59,15 @@ words!(
     }
 );
 
-/// What somebody can ask to be told.
+/// What everybody can ask to be told.
 pub const OFFERED: [Event; 4] = [Event::Finished, Event::Failed, Event::NotFinite, Event::Stalled];
+
+/// Returns what somebody can ask to be told.
+#[must_use]
+pub fn offered(role: Role) -> Vec<Event> {
+    let for_administrators = (role == Role::Admin).then_some(Event::Health);
+    OFFERED.into_iter().chain(for_administrators).collect()
+}
 
 /// Holds a user's notification settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use super::Moment;
 use crate::{
     model::{
-        Timestamp,
-        notification::{Delivery, Event, Notification, OFFERED, Way},
+        Role, Timestamp,
+        notification::{Delivery, Event, Notification, Way, offered},
     },
     notifications::{Overview, WishesRequest},
 };
@@ -40,12 +40,12 @@ pub struct NotificationRow {
 
 impl NotificationForm {
     #[must_use]
-    pub fn new(overview: Overview, now: Timestamp) -> Self {
+    pub fn new(overview: Overview, role: Role, now: Timestamp) -> Self {
         let wishes = overview.wishes;
         let is_reachable = wishes.is_reachable();
         let known = overview.known_mail.filter(|_| !is_reachable);
         Self {
-            events: events(&wishes.events),
+            events: events(&wishes.events, role),
             mail_offered: overview.mail_offered,
             mail: wishes.mail.or(known).unwrap_or_default(),
             hosts: overview.hosts,
@@ -58,8 +58,8 @@ impl NotificationForm {
     }
 
     /// Keeps what was typed.
-    pub fn keep(&mut self, typed: &WishesRequest, minutes: &str) {
-        self.events = events(&typed.events);
+    pub fn keep(&mut self, typed: &WishesRequest, role: Role, minutes: &str) {
+        self.events = events(&typed.events, role);
         self.mail = typed.mail.clone().unwrap_or_default();
         self.webhook = typed.webhook.clone().unwrap_or_default();
         minutes.trim().clone_into(&mut self.stalled_minutes);
@@ -72,18 +72,19 @@ impl NotificationForm {
     }
 }
 
-fn events(chosen: &[Event]) -> Vec<(&'static str, &'static str, &'static str, bool)> {
+fn events(chosen: &[Event], role: Role) -> Vec<(&'static str, &'static str, &'static str, bool)> {
     let words = |event: Event| match event {
         Event::Finished => ("Finished", "a job ended with exit code 0"),
         Event::Failed => ("Failed", "a job ended in another way, unless you cancelled it"),
         Event::NotFinite => ("NaN", "a curve has a value that is not a finite number"),
+        Event::Health => ("Health", "a warning or fault of the portal, a node or a GPU, and its end"),
         Event::Stalled | Event::Test => ("Stuck", "a job runs, but its curves no longer grow"),
     };
     let one = |event: Event| {
         let (label, hint) = words(event);
         (event.as_str(), label, hint, chosen.contains(&event))
     };
-    OFFERED.into_iter().map(one).collect()
+    offered(role).into_iter().map(one).collect()
 }
 
 impl NotificationRow {

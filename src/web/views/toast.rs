@@ -47,7 +47,7 @@ impl Toast {
             link,
             class: match message.event {
                 Event::Finished | Event::Test => "good",
-                Event::Stalled => "warn",
+                Event::Stalled | Event::Health => "warn",
                 Event::Failed | Event::NotFinite => "bad",
             },
             job: Some(job),

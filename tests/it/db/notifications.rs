@@ -5,6 +5,8 @@ use lyceum::{
     db::notifications::Product,
     model::{
         JobId, SessionState, Timestamp, UserId,
+        alert::{Alert, AlertNews},
+        finding::Level,
         notification::{Delivery, Event, Message, NotificationSettings, Way},
         run::{ReadProgress, UnreadAttempt},
     },
@@ -29,6 +31,9 @@ fn message() -> Message {
 /// One of each kind of row.
 pub async fn told(db: &lyceum::db::Db, user: UserId) {
     db.set_notification_wishes(user, &wishes(), &NOTED).await.unwrap();
+    let alert = Alert { name: "backup".to_owned(), level: Level::Warning, since: START };
+    let news = AlertNews::Raised { alert, what: "the last backup was made 9 d ago".to_owned(), fix: String::new() };
+    assert!(db.settle_alert(&news, &[], &news.message(START), START).await.unwrap());
     let session = lyceum::model::SessionId::new();
     assert!(db.notice_event(session, Event::Failed, (user, &[Way::Mail], &message()), START).await.unwrap());
 }
@@ -142,6 +147,35 @@ async fn who_runs_is_watched() {
         let one = db.watched_jobs(START.plus_seconds(9)).await.unwrap().remove(0);
         assert!(!one.is_running, "its last values may still come");
         assert_eq!(db.watched_jobs(START.plus_seconds(10)).await.unwrap(), []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_alert_is_opened_changed_and_closed_once() {
+    on_both(async |house| {
+        let db = &house.db;
+        let admin = add_user(db, "gina").await;
+        let wishes = NotificationSettings { events: vec![Event::Health], ..NotificationSettings::default() };
+        db.set_notification_wishes(admin, &wishes, &NOTED).await.unwrap();
+        assert_eq!(db.everybodys_notification_wishes().await.unwrap(), [(admin, wishes)]);
+        let alert = |level| Alert { name: "backup".to_owned(), level, since: START };
+        let raised = |level| AlertNews::Raised { alert: alert(level), what: String::new(), fix: String::new() };
+        let settle = async |news: AlertNews| {
+            let message = news.message(START);
+            db.settle_alert(&news, &[(admin, vec![Way::Mail])], &message, START).await.unwrap()
+        };
+        for (news, is_news, open) in [
+            (raised(Level::Warning), true, Some(Level::Warning)),
+            (raised(Level::Warning), false, Some(Level::Warning)),
+            (raised(Level::Fault), true, Some(Level::Fault)),
+            (AlertNews::Cleared(alert(Level::Fault)), true, None),
+            (AlertNews::Cleared(alert(Level::Fault)), false, None),
+        ] {
+            assert_eq!(settle(news).await, is_news);
+            assert_eq!(db.open_alerts().await.unwrap(), open.map(alert).into_iter().collect::<Vec<_>>());
+        }
+        assert_eq!(db.latest_notifications(admin, 9).await.unwrap().len(), 3);
     })
     .await;
 }

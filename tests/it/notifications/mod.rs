@@ -7,14 +7,15 @@ pub mod servers;
 use std::{io::Write, sync::Arc};
 
 use lyceum::{
-    db::sessions::Ending,
+    db::{audit::Entry, sessions::Ending},
     model::{
         EndReason, Loops, Role, UserId,
-        notification::{Delivery, Event, Notification, Way, Webhook},
+        alert::AlertMemory,
+        notification::{Delivery, Event, Notification, NotificationSettings, Way, Webhook},
         quota::Reason,
         run::{ReadProgress, UnreadAttempt},
     },
-    notifications::{Config, Notifications, Tls, WishesRequest},
+    notifications::{Config, Error, Notifications, Tls, WishesRequest},
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
@@ -178,6 +179,68 @@ fn signed(secret: &str, text: &[u8]) -> String {
     openssl.stdin.take().unwrap().write_all(text).unwrap();
     let output = openssl.wait_with_output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().rsplit(' ').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn administrators_are_told_what_is_unwell_and_when_it_is_well_again() {
+    let mails = MailServer::start(None).await;
+    let scene = Scene::new(by_mail(mails.port)).await;
+    let db = scene.portal.db();
+    let admin = scene.portal.add_user("gina", Role::Admin).await;
+    let health = |mail: &str| WishesRequest {
+        events: vec![Event::Health],
+        mail: Some(mail.to_owned()),
+        webhook: None,
+        stalled_after_seconds: None,
+    };
+    let of = async |id| db.find_user(id).await.unwrap().unwrap().user;
+    scene.told.change(&of(admin).await, health("gina@example.org")).await.unwrap();
+    // Others may not ask for it, and who was an administrator is told nothing.
+    let refused = scene.told.change(&of(scene.user).await, health("ada@example.org")).await.unwrap_err();
+    let Error::Invalid(faults) = refused else { panic!("{refused:?}") };
+    assert_eq!((faults[0].field.as_str(), faults[0].code.as_str()), ("events", "not_allowed"));
+    let was = NotificationSettings {
+        events: vec![Event::Health],
+        mail: Some("ada@example.org".to_owned()),
+        ..Default::default()
+    };
+    let entry = Entry {
+        at: scene.portal.clock.now(),
+        actor: "ada",
+        action: "notifications.change",
+        subject: "ada",
+        detail: "",
+    };
+    db.set_notification_wishes(scene.user, &was, &entry).await.unwrap();
+
+    let portal = &scene.portal.portal;
+    // The portal's own service delivers nothing here: messages are counted in the database, and sent by the scene's.
+    let loops = portal.surroundings.loops.clone();
+    let fails = |outcome: Result<(), &str>| loops.begin("curves", None).end(&outcome);
+    let mut memory = AlertMemory::default();
+    let mut look = async |seconds: i64| {
+        scene.portal.clock.advance(seconds);
+        lyceum::web::alert(portal, &mut memory).await.unwrap();
+        db.open_alerts().await.unwrap().into_iter().map(|alert| alert.name).collect::<Vec<_>>()
+    };
+    fails(Err("no such column"));
+    let curves = "loop curves".to_owned();
+    assert!(!look(0).await.contains(&curves), "it may be well at the next look");
+    assert!(look(121).await.contains(&curves));
+    assert!(look(60).await.contains(&curves));
+    fails(Ok(()));
+    assert!(look(60).await.contains(&curves), "it may be unwell again");
+    assert!(!look(301).await.contains(&curves));
+    scene.round().await;
+    let mut of_curves: Vec<_> = mails.mails().into_iter().filter(|mail| mail.text.contains("loop curves")).collect();
+    assert_eq!(of_curves.len(), 2, "{of_curves:?}");
+    // Sent at once, they arrive in any order.
+    of_curves.sort_by_key(|mail| mail.text.contains("well again"));
+    assert!(of_curves.iter().all(|mail| mail.to == ["<gina@example.org>"]), "{of_curves:?}");
+    assert!(of_curves[0].text.contains("The last run failed: no such column"), "{of_curves:?}");
+    assert!(of_curves[0].text.contains("https://portal.example.org/admin/health"), "{of_curves:?}");
+    assert!(of_curves[1].text.contains("well again"), "{of_curves:?}");
+    assert!(scene.latest().await.is_empty(), "ada is no administrator");
 }
 
 #[tokio::test]

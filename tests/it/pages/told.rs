@@ -5,7 +5,7 @@ use askama::Template;
 use lyceum::{
     db::notifications::Product,
     model::{
-        DatasetId, JobId, NotificationId, Session, SessionId, UserId,
+        DatasetId, JobId, NotificationId, Role, Session, SessionId, UserId,
         ending::{Cause, Deadline, Notice},
         notification::{Delivery, Event, Message, Notification, NotificationSettings, UnseenJob, Way, Webhook},
         quota,
@@ -65,7 +65,7 @@ pub fn told(word: &Word) -> NotificationForm {
         latest,
         unseen: Vec::new(),
     };
-    NotificationForm::new(overview, NOW)
+    NotificationForm::new(overview, Role::Admin, NOW)
 }
 
 /// What a strip tells of a job.

@@ -26,7 +26,8 @@ pub use settings::{Config, Tls};
 
 use lyceum_db::{self as db, Db, audit};
 use lyceum_model::{
-    Clock, FieldError, JobId, Loops, RunId, SessionId, Timestamp, User, UserId,
+    Clock, FieldError, JobId, Loops, Role, RunId, SessionId, Timestamp, User, UserId,
+    alert::AlertNews,
     loops::Round,
     notification::{
         Delivery, Event, Message, Notification, NotificationSettings, UnseenJob, WatchedJob, Way, Webhook, end_of,
@@ -156,7 +157,7 @@ impl Notifications {
     pub async fn change(&self, user: &User, request: WishesRequest) -> Result<Overview> {
         let before = self.db.notification_wishes(user.id).await?;
         let hook = before.and_then(|wishes| wishes.webhook);
-        let wishes = request.check(&self.config, hook).map_err(Error::Invalid)?;
+        let wishes = request.check(&self.config, user.role, hook).map_err(Error::Invalid)?;
         let subject = user.name.to_string();
         let detail = audit_detail(&wishes);
         let at = self.clock.now();
@@ -165,6 +166,25 @@ impl Notifications {
         self.db.set_notification_wishes(user.id, &wishes, &noted).await?;
         self.wake.notify_one();
         self.overview(user).await
+    }
+
+    /// Tells administrators who asked for it what became unwell, or well again, and writes it down.
+    pub async fn alert(&self, news: &AlertNews) -> Result<()> {
+        let now = self.clock.now();
+        let mut recipients = Vec::new();
+        for (id, wishes) in self.db.everybodys_notification_wishes().await? {
+            if wishes.events.contains(&Event::Health)
+                && let Some(known) = self.db.find_user(id).await?
+                && known.user.role == Role::Admin
+                && !known.user.disabled
+            {
+                recipients.push((id, wishes.ways()));
+            }
+        }
+        if self.db.settle_alert(news, &recipients, &news.message(now), now).await? {
+            self.wake.notify_one();
+        }
+        Ok(())
     }
 
     /// Sends a message by every way that somebody chose.
@@ -382,10 +402,11 @@ impl Notifications {
 
     /// Where a message leads; empty where that is not known.
     fn address_of(&self, message: &Message) -> String {
-        match (&message.job, self.portal.is_empty()) {
-            (_, true) => String::new(),
-            (Some((job, _)), false) => format!("{}/jobs/{job}", self.portal),
-            (None, false) => format!("{}/settings", self.portal),
+        match (&message.job, message.event) {
+            _ if self.portal.is_empty() => String::new(),
+            (Some((job, _)), _) => format!("{}/jobs/{job}", self.portal),
+            (None, Event::Health) => format!("{}/admin/health", self.portal),
+            (None, _) => format!("{}/settings", self.portal),
         }
     }
 

@@ -6,8 +6,8 @@ use url::Url;
 
 use super::{Config, webhook};
 use lyceum_model::{
-    FieldError,
-    notification::{Event, NotificationSettings, OFFERED, Webhook},
+    FieldError, Role,
+    notification::{Event, NotificationSettings, Webhook, offered},
 };
 
 /// The new notification settings.
@@ -15,7 +15,7 @@ use lyceum_model::{
 #[serde(deny_unknown_fields, default)]
 #[schema(as = NotificationsRequest)]
 pub struct WishesRequest {
-    /// The events to be notified about: `finished`, `failed`, `not_finite`, `stalled`.
+    /// The events to be notified about: `finished`, `failed`, `not_finite`, `stalled`; administrators also `health`.
     pub events: Vec<Event>,
     /// The e-mail address; null for none.
     pub mail: Option<String>,
@@ -33,17 +33,17 @@ impl WishesRequest {
     pub(super) fn check(
         self,
         config: &Config,
+        role: Role,
         before: Option<Webhook>,
     ) -> Result<NotificationSettings, Vec<FieldError>> {
         let mut faults = Vec::new();
         let mut events: Vec<Event> = Vec::new();
         for event in self.events {
-            if !OFFERED.contains(&event) {
-                faults.push(FieldError::new(
-                    "events",
-                    "invalid_value",
-                    "must be finished, failed, not_finite or stalled",
-                ));
+            if event == Event::Health && role != Role::Admin {
+                faults.push(FieldError::new("events", "not_allowed", "may have health only for administrators"));
+            } else if !offered(role).contains(&event) {
+                let message = "must be finished, failed, not_finite, stalled or health";
+                faults.push(FieldError::new("events", "invalid_value", message));
             } else if !events.contains(&event) {
                 events.push(event);
             }
@@ -124,15 +124,15 @@ mod tests {
             webhook: Some("https://hooks.example.org/x?y=1".to_owned()),
             stalled_after_seconds: Some(60),
         };
-        let wishes = asked.clone().check(&config(), None).unwrap();
+        let wishes = asked.clone().check(&config(), Role::User, None).unwrap();
         assert_eq!((wishes.events.as_slice(), wishes.stalled_after), (&[Event::Failed][..], 60));
         assert_eq!(wishes.mail.as_deref(), Some("ada@Example.org"));
         let hook = wishes.webhook.unwrap();
         assert_eq!(hook.salt.len(), 32);
-        let again = asked.clone().check(&config(), Some(hook.clone())).unwrap();
+        let again = asked.clone().check(&config(), Role::User, Some(hook.clone())).unwrap();
         assert_eq!(again.webhook, Some(hook.clone()), "its secret stays");
         let other = WishesRequest { webhook: Some("https://hooks.example.org/z".to_owned()), ..asked };
-        assert_ne!(other.check(&config(), Some(hook.clone())).unwrap().webhook.unwrap().salt, hook.salt);
+        assert_ne!(other.check(&config(), Role::User, Some(hook.clone())).unwrap().webhook.unwrap().salt, hook.salt);
     }
 
     #[test]
