@@ -29,6 +29,7 @@ use super::{
     running, set_limits,
     whole::{assert_whole, intervals, intervals_of, peak},
 };
+use crate::wait::PATIENCE;
 
 const RACERS: usize = 50;
 const MACHINE: i64 = 5;
@@ -55,7 +56,7 @@ async fn limits_hold_at_every_instant() {
             let owner = users[number % users.len()];
             asking.spawn(async move {
                 let new = new_session(owner, 1);
-                match admission.insert(&new).await.unwrap() {
+                match patiently(|| admission.insert(&new)).await {
                     AdmissionOutcome::Judged(Verdict::Admit { gpus }) => {
                         assert_eq!(gpus.len(), 1);
                         if number % 2 == 0 {
@@ -130,7 +131,8 @@ async fn totals_of_groups_hold_at_every_instant() {
                 };
                 let admission = admission.clone();
                 asking.spawn(async move {
-                    if let AdmissionOutcome::Judged(Verdict::Admit { .. }) = admission.insert(&new).await.unwrap() {
+                    if let AdmissionOutcome::Judged(Verdict::Admit { .. }) = patiently(|| admission.insert(&new)).await
+                    {
                         assert!(end(&admission.db, new.id).await);
                     }
                 });
@@ -185,7 +187,18 @@ async fn end(db: &Db, id: SessionId) -> bool {
         at: Clock::System.now(),
         detail: String::new(),
     };
-    db.end_session(id, &ending).await.unwrap()
+    patiently(|| db.end_session(id, &ending)).await
+}
+
+/// Asks again while all connections are taken: on a full machine two hundred at once take longer than one may wait.
+async fn patiently<T, A: Future<Output = lyceum::db::Result<T>>>(ask: impl Fn() -> A) -> T {
+    let begun = Instant::now();
+    loop {
+        match ask().await {
+            Err(Error::Query(sqlx::Error::PoolTimedOut)) => assert!(begun.elapsed() < PATIENCE, "no connection"),
+            answer => return answer.unwrap(),
+        }
+    }
 }
 
 /// Ends what was admitted and admits what waits until nothing lives; several do it at once.
