@@ -16,6 +16,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("admin user password", &["admin user password ada --password-stdin < password.txt"]),
     ("admin user role", &["admin user role ada operator"]),
     ("admin user disable", &["admin user disable ada"]),
+    ("admin user expire", &["admin user expire ada --until 2030-09-30", "admin user expire ada --until never"]),
     ("admin user enable", &["admin user enable ada"]),
     ("admin group add", &["admin group add vision"]),
     ("admin group list", &["admin group list --json"]),

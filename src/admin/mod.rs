@@ -30,7 +30,11 @@ use crate::{
     config::Config,
     db::{Db, audit::ChangedBy, chain::ChainCheck},
     helper::identity::Identity,
-    model::{Clock, User, time::parse_duration},
+    model::{
+        Clock, Timestamp, User,
+        time::{parse_day_or_moment, parse_duration},
+        user::ExpiryChange,
+    },
     start::{Paths, lock::Lock},
 };
 
@@ -85,6 +89,22 @@ pub enum TokenVerb {
 pub enum AuditVerb {
     /// Verify the chain of hashes and report the first entry that was changed.
     Verify,
+}
+
+/// Reads the end of something as it is typed after `--until`.
+fn expiry(text: &str, now: Timestamp) -> Result<ExpiryChange> {
+    let text = text.trim();
+    if text == "never" {
+        return Ok(ExpiryChange::Never);
+    }
+    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
+    let later = parse_duration(text).filter(|_| !is_bare).map(|seconds| now.plus_seconds(seconds));
+    parse_day_or_moment(text).or(later).map(ExpiryChange::At).with_context(|| {
+        format!(
+            "--until: `{text}` is not a date or time in UTC (2030-01-31, 2030-01-31T12:00), a time from now (30d, \
+             12h), or `never`"
+        )
+    })
 }
 
 /// Where a command writes what it has to say.

@@ -24,7 +24,7 @@ use crate::{
     model::{
         Capacity, Clock, GpuInventory, Inventory, Timestamp,
         quota::{Change, Field, Kind, Terms},
-        time::{parse_day_or_moment, parse_duration},
+        user::ExpiryChange,
     },
     scheduler::slurm::Quotas,
     web::views::over_verdict,
@@ -238,18 +238,10 @@ fn mark(name: &str, value: &str, mark: &mut Option<bool>) -> Result<()> {
 
 impl Validity {
     fn read(asked: &SetArguments, now: Timestamp) -> Result<Self> {
-        let expires_at = match asked.until.as_deref().map(str::trim) {
-            None => PartChange::Nothing,
-            Some("never") => PartChange::TakeAway,
-            Some(text) => {
-                let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
-                let later = parse_duration(text).filter(|_| !is_bare).map(|seconds| now.plus_seconds(seconds));
-                let end = parse_day_or_moment(text).or(later).with_context(|| {
-                    format!(
-                        "--until: `{text}` is not a date or time in UTC (2030-01-31, 2030-01-31T12:00), a time from \
-                         now (30d, 12h), or `never`"
-                    )
-                })?;
+        let expires_at = match asked.until.as_deref().map(|text| super::expiry(text, now)).transpose()? {
+            None | Some(ExpiryChange::Keep) => PartChange::Nothing,
+            Some(ExpiryChange::Never) => PartChange::TakeAway,
+            Some(ExpiryChange::At(end)) => {
                 if let Some(fault) = Terms::expiry_fault(end, now) {
                     bail!("--until: {fault}");
                 }

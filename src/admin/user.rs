@@ -34,22 +34,21 @@ pub enum UserVerb {
         json: bool,
     },
     /// Disable an account and end all its access immediately.
-    Disable {
+    Disable { name: String },
+    /// Enable an account. One that has expired needs a later end first.
+    Enable { name: String },
+    /// Set when an account expires: it is disabled then, and its sessions and jobs are stopped.
+    Expire {
         name: String,
-    },
-    Enable {
-        name: String,
+        /// A date or time in UTC (2030-01-31, 2030-01-31T12:00), a time from now (30d), or never.
+        #[arg(long, value_name = "TIME")]
+        until: String,
     },
     /// Set the role of an account: user, operator or admin.
-    Role {
-        name: String,
-        role: Role,
-    },
+    Role { name: String, role: Role },
     /// Link an account, with all that belongs to it, to the user of this name in the directory (or from the reverse
     /// proxy).
-    Link {
-        name: String,
-    },
+    Link { name: String },
     /// Set the password of a local account.
     Password {
         name: String,
@@ -87,6 +86,13 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: ChangedBy<'_
         UserVerb::Enable { name } => {
             db.set_disabled(find(db, &name).await?.id, false, by).await?;
         }
+        UserVerb::Expire { name, until } => {
+            let (user, expires_at) = (find(db, &name).await?, super::expiry(&until, by.at)?);
+            if let Some(fault) = expires_at.fault(user.expires_at, by.at) {
+                bail!("--until: {fault}");
+            }
+            db.change_user(user.id, &UserChange { expires_at, ..UserChange::default() }, by).await?;
+        }
         UserVerb::Role { name, role } => {
             let user = find(db, &name).await?;
             let by_directory = user.has_directorys_role() && role < user.role;
@@ -116,13 +122,18 @@ async fn list(db: &Db, json: bool, out: Out<'_>) -> Result<()> {
     if json {
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&users)?)?);
     }
-    writeln!(out, "{:<20} {:<7} {:<10} {:<9} {:<16} SEEN", "NAME", "SOURCE", "ROLE", "STATE", "UNIX")?;
+    writeln!(
+        out,
+        "{:<20} {:<7} {:<10} {:<9} {:<16} {:<20} SEEN",
+        "NAME", "SOURCE", "ROLE", "STATE", "UNIX", "EXPIRES"
+    )?;
     for user in users {
         let state = user.state().as_str();
         let seen = user.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+        let expires = user.expires_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
         let unix = user.unix_name.as_deref().unwrap_or("-");
         let (name, role) = (user.name.as_str(), user.role.as_str());
-        writeln!(out, "{name:<20} {:<7} {role:<10} {state:<9} {unix:<16} {seen}", user.source)?;
+        writeln!(out, "{name:<20} {:<7} {role:<10} {state:<9} {unix:<16} {expires:<20} {seen}", user.source)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::{
     auth::Ldap,
     cluster,
     environments::{self, Modules},
+    expiry::Expiry,
     lifecycle::Lifecycle,
     model::{Loops, alert::AlertMemory},
     web::{self, Portal, gateway},
@@ -40,6 +41,13 @@ pub fn start(life: &Lifecycle, portal: &Arc<Portal>) {
     life.spawn("gpus", watch_gpus(portal.clone(), life.loops.clone()));
     let (access, loops) = (portal.access.clone(), life.loops.clone());
     life.spawn("access", async move { access.poll_for_ever(&loops).await });
+    let expiry = Expiry {
+        db: portal.db.clone(),
+        clock: portal.clock.clone(),
+        access: portal.access.clone(),
+        sessions: portal.sessions.clone(),
+    };
+    life.spawn("expiry of accounts", expiry.run(life.loops.clone()));
     let (announcements, loops) = (portal.announcements.clone(), life.loops.clone());
     life.spawn("announcements", async move { announcements.follow(&loops).await });
     life.spawn("news of maintenance", wake_on_announcements(portal.clone()));

@@ -21,7 +21,10 @@ use super::{
     claim::Claimed,
     http::error::{Error, Result},
 };
-use crate::auth::{Logins, Principal, access::ABSOLUTE_SECONDS};
+use crate::{
+    auth::{Logins, Principal, access::ABSOLUTE_SECONDS},
+    model::Timestamp,
+};
 
 /// Who is asking; found once a request and kept in its extensions.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub enum Identity {
     Somebody(Arc<Principal>),
     /// A token that is unknown, revoked or expired, or whose owner is disabled.
     BadToken,
+    /// A token whose owner's account expired at this moment.
+    ExpiredOwner(Timestamp),
     /// Two cookies of our name: somebody else may have put one there.
     TwoCookies,
     /// It could not be looked up.
@@ -49,6 +54,10 @@ impl Identity {
             Self::BadToken => Err(Error::unauthenticated_because(
                 "This token is unknown, revoked or expired. Create a new one on the settings page.",
             )),
+            Self::ExpiredOwner(end) => Err(Error::unauthenticated_because(format!(
+                "The account of this token expired at {end}. Ask an administrator to set a later end and to enable the \
+                 account."
+            ))),
             Self::Unknown(error) => Err(error.clone()),
         }
     }
@@ -72,7 +81,13 @@ impl Identity {
         let found = match (bearer(headers), login_cookie(headers, &portal.config)) {
             (Bearer::Bad, _) => return Self::BadToken,
             (Bearer::Token(secret), _) => match portal.access.by_token(secret).await {
-                Ok(None) => return Self::BadToken,
+                Ok(None) => {
+                    return match portal.access.expiry_of_owner(secret).await {
+                        Ok(Some(end)) => Self::ExpiredOwner(end),
+                        Ok(None) => Self::BadToken,
+                        Err(err) => Self::Unknown(Error::from(err)),
+                    };
+                }
                 found => found,
             },
             (Bearer::None, Cookie::Two) => return Self::TwoCookies,

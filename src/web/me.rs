@@ -49,6 +49,9 @@ pub(super) struct Me {
     usage: Usage,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// When the account expires: it is disabled then. Null: it does not expire.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime)]
     last_seen_at: Option<Timestamp>,
 }
@@ -95,6 +98,7 @@ pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> 
         quota: quotas::effective(&standing),
         usage: standing.usage,
         created_at: who.created_at,
+        expires_at: who.expires_at,
         last_seen_at: who.last_seen_at,
     }))
 }

@@ -224,6 +224,10 @@ impl Portal {
             }),
             csrf_token: somebody.map(|principal| principal.csrf_token().to_owned()).unwrap_or_default(),
             theme: somebody.map(|principal| Theme::parse(&principal.theme)).unwrap_or_default(),
+            expires: somebody.and_then(|principal| {
+                let now = self.clock.now();
+                principal.user.expires_soon(now).map(|end| views::Moment::clock(end, now))
+            }),
             announcements: announcements::banner::strip(self, somebody.map(|principal| principal.id())),
             insecure_http: self.config.insecure_http,
             portal: String::new(),
@@ -478,6 +482,7 @@ fn admin_pages() -> Pages {
         .post("/admin/users/{name}/role", people::pages::set_role)
         .post("/admin/users/{name}/disable", people::pages::disable)
         .post("/admin/users/{name}/enable", people::pages::enable)
+        .post("/admin/users/{name}/expiry", people::pages::set_expiry)
         .post("/admin/users/{name}/sign-out", people::pages::sign_out)
         .post("/admin/users/{name}/password", people::pages::set_password)
         .post("/admin/users/{name}/remove", people::pages::remove)

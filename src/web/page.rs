@@ -9,7 +9,7 @@ use askama::{Template, filters::HtmlSafe};
 use axum::response::{Html, IntoResponse, Response};
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-use super::views::AnnouncementLine;
+use super::views::{AnnouncementLine, Moment};
 use crate::model::Role;
 
 /// The frame around a page. One is made per request; only `nav` differs between pages.
@@ -22,6 +22,8 @@ pub struct Layout {
     /// Goes into every form as `csrf_token`.
     pub csrf_token: String,
     pub theme: Theme,
+    /// When the reader's account expires, if that is soon.
+    pub expires: Option<Moment>,
     /// Shown on top of every page, sign-in included.
     pub announcements: Vec<AnnouncementLine>,
     /// True on a listener off loopback without TLS (`insecure_http`): a line says so.

@@ -127,6 +127,7 @@ async fn objects(portal: &Portal, user: &CurrentUser, find: &str) -> Result<Vec<
             find: find.to_owned(),
             role: None,
             state: None,
+            expires_before: None,
             source: None,
             sort: Sort::Name,
             after: None,

@@ -176,6 +176,40 @@ async fn limits_are_set_and_shown_on_the_command_line() {
     assert_eq!(changes.filter(|row| row.subject == "ada" && row.detail.contains("a thesis")).count(), 4);
 }
 
+#[tokio::test]
+async fn ends_of_accounts_are_set_on_the_command_line() {
+    let place = Place::new();
+    place.run("admin user add ada");
+    place.run("admin user expire ada --until 2099-01-31");
+    assert!(place.run("admin user list").contains(" 2099-01-31T00:00:00Z "));
+    place.run("admin user expire ada --until 2099-01-31T12:00:00+02:00");
+    let listed: Value = serde_json::from_str(&place.run("admin user list --json")).unwrap();
+    assert_eq!(listed[0]["expires_at"], "2099-01-31T10:00:00Z");
+    for (until, why) in [
+        ("soon", "`soon` is not a date or time in UTC"),
+        ("2001-01-31", "This must be in the future"),
+        ("7", "`7` is not a date or time in UTC"),
+    ] {
+        let refused = place.refused(&format!("admin user expire ada --until {until}"));
+        assert!(refused.contains("--until") && refused.contains(why), "{until}: {refused}");
+    }
+    place.run("admin user expire ada --until never");
+    assert!(place.run("admin user list").contains(" never "));
+    // It has ended while no portal ran.
+    place.run("admin user expire ada --until 30d");
+    let db = place.db().await;
+    let ada = db.find_user_by_name("ada").await.unwrap().unwrap().user;
+    assert!(db.expire_account(ada.id, ada.expires_at.unwrap()).await.unwrap());
+    place.run("admin user expire ada --until 31d");
+    assert!(place.run("admin user list").contains("expired"));
+    place.run("admin user enable ada");
+    assert!(place.run("admin user list").contains("active"));
+    let rows = db.audit_after(0, 100).await.unwrap();
+    let rows: Vec<&str> = rows.iter().map(|row| row.action.as_str()).collect();
+    let expiry = "user.expiry";
+    assert_eq!(rows, ["user.add", expiry, expiry, expiry, expiry, "user.expire", expiry, "user.enable"]);
+}
+
 #[test]
 fn what_cannot_be_set_is_said_and_nothing_is() {
     let place = Place::new();

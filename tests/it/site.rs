@@ -377,3 +377,64 @@ async fn the_schema_of_the_file_is_printed() {
     let (code, _, complaint) = site.run(&["apply"]).await;
     assert!(code == Some(2) && complaint.contains("--file"), "{complaint}");
 }
+
+#[tokio::test]
+async fn ends_of_accounts_are_declared() {
+    let mut site = Site::new().await;
+    // Sign-ins do not last as long as this test.
+    site.boss = site.portal.bearer(&site.token);
+    let portal = &site.portal;
+    portal.add_user("ada", Role::User).await;
+    of_directory(portal, "lea", Role::User, &[]).await;
+    let end = portal.clock.now().plus_seconds(86_400);
+    let file = format!(
+        "users:\n- {{name: ada, expires_at: {end}}}\n- {{name: lea, expires_at: {end}}}\n- {{name: new, source: local, \
+         expires_at: {end}}}\n"
+    );
+    site.file(&file);
+    let plan = site.told(&["diff", "-f", "site.yaml"]).await;
+    assert!(plan.contains(&format!("user ada: expires_at={end}, was never")), "{plan}");
+    assert!(plan.contains(&format!("; expires_at={end}")), "{plan}");
+    let before = site.rows().await;
+    site.told(&["apply", "-f", "site.yaml"]).await;
+    let mut rows = site.actions(before).await;
+    rows.sort();
+    assert_eq!(rows, ["user.add new", "user.expiry ada", "user.expiry lea", "user.expiry new"]);
+    assert_eq!(site.told(&["apply", "-f", "site.yaml"]).await, "No change.\n");
+    let exported = site.told(&["export"]).await;
+    assert!(exported.contains(&end.to_string()), "{exported}");
+    site.file(&exported);
+    assert_eq!(site.told(&["apply", "-f", "site.yaml"]).await, "No change.\n");
+
+    // What is not named stays; null takes the end away.
+    site.file("users:\n- {name: ada, role: user}\n- {name: lea, expires_at: null}\n");
+    let told = site.told(&["apply", "-f", "site.yaml"]).await;
+    assert!(told.contains(&format!("user lea: expires_at=never, was {end}")) && !told.contains("user ada"), "{told}");
+
+    let past = portal.clock.now().plus_seconds(-60);
+    let faults = site
+        .faults(&json!({ "users": [
+            { "name": "ada", "expires_at": past }, { "name": "boss", "expires_at": end },
+            { "name": "other", "source": "local", "expires_at": past },
+        ] }))
+        .await;
+    let fault = |place: &str, code: &str| (place.to_owned(), code.to_owned());
+    let expected = [
+        fault("users.0.expires_at", "invalid_value"),
+        fault("users.1.expires_at", "not_allowed"),
+        fault("users.2.expires_at", "invalid_value"),
+    ];
+    assert_eq!(faults, expected);
+
+    // A file of an account that has ended changes nothing, and enables it with a later end only.
+    portal.clock.advance(86_400);
+    let ada = portal.db().find_user_by_name("ada").await.unwrap().unwrap().user;
+    assert!(portal.db().expire_account(ada.id, portal.clock.now()).await.unwrap());
+    let body = json!({ "users": [{ "name": "ada", "disabled": false, "expires_at": end }] });
+    assert_eq!(site.faults(&body).await, [fault("users.0.disabled", "not_allowed")]);
+    let later = portal.clock.now().plus_seconds(60);
+    let body = json!({ "users": [{ "name": "ada", "disabled": false, "expires_at": later }] });
+    assert_eq!(site.boss.post("/api/v1/site/apply", &body).await.status(), 200);
+    let ada = portal.db().find_user(ada.id).await.unwrap().unwrap().user;
+    assert_eq!((ada.disabled, ada.expires_at, ada.expired_at), (false, Some(later), None));
+}

@@ -23,7 +23,8 @@ pub struct AccountInvitation {
 
 /// The account that the link with the hash `$1` opens at `$2`.
 const OPEN: &str = "SELECT users.id, users.name FROM account_invitations JOIN users ON users.id = user_id
-     WHERE hash = $1 AND expires_at > $2 AND source = 'local' AND password_hash IS NULL AND NOT disabled";
+     WHERE hash = $1 AND account_invitations.expires_at > $2 AND source = 'local' AND password_hash IS NULL AND NOT disabled
+     AND (users.expires_at IS NULL OR users.expires_at > $2)";
 
 /// Invites the owner of an account inside a transaction; an earlier link is no longer valid.
 pub(super) async fn add(mut tx: Tx<'_>, user: UserId, invitation: &AccountInvitation) -> Result<()> {

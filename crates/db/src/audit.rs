@@ -89,6 +89,8 @@ pub const ACTIONS: &[&str] = &[
     "user.role",
     "user.disable",
     "user.enable",
+    "user.expiry",
+    "user.expire",
     "user.password",
     "user.sign_out",
     "user.link",

@@ -48,7 +48,7 @@ pub struct Group {
 pub enum ArrivalOutcome {
     /// They are this user, new or as before.
     Known(UserId),
-    /// An administrator has disabled them here.
+    /// An administrator has disabled them here, or the account has expired.
     Disabled,
     /// Somebody else has the name, which inherits nothing.
     NameTaken,
@@ -80,6 +80,7 @@ struct PreviousAccount {
     name: String,
     directory_role: Option<String>,
     disabled: bool,
+    expires_at: Option<i64>,
     absent_since: Option<i64>,
 }
 
@@ -90,10 +91,10 @@ impl Db {
         let uid = person.uid_number.map(i64::from);
         let arrival = transaction!(self, tx => {
             let known: Option<PreviousAccount> = query_as(
-                "SELECT id, name, directory_role, disabled, absent_since FROM users WHERE source = $1 AND subject = $2")
+                "SELECT id, name, directory_role, disabled, expires_at, absent_since FROM users WHERE source = $1 AND subject = $2")
                 .bind(person.source).bind(person.subject).fetch_optional(&mut *tx).await?;
             let linked: Option<PreviousAccount> = query_as(
-                "SELECT id, name, directory_role, disabled, absent_since FROM users WHERE source = $1 AND name = $2 AND subject = $3")
+                "SELECT id, name, directory_role, disabled, expires_at, absent_since FROM users WHERE source = $1 AND name = $2 AND subject = $3")
                 .bind(person.source).bind(person.name.as_str()).bind(linked_to(person.name.as_str()))
                 .fetch_optional(&mut *tx).await?;
             let before = known.or(linked);
@@ -104,7 +105,7 @@ impl Db {
                 return Ok(ArrivalOutcome::NameTaken);
             }
             match &before {
-                Some(before) if before.disabled => return Ok(ArrivalOutcome::Disabled),
+                Some(before) if before.disabled || before.expires_at.is_some_and(|end| end <= at.0) => return Ok(ArrivalOutcome::Disabled),
                 Some(before) => {
                     if before.name != person.name.as_str() {
                         query(usage::RAISE_GENERATION).execute(&mut *tx).await?;

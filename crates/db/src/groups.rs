@@ -96,6 +96,7 @@ struct MemberRow {
     name: String,
     display_name: String,
     disabled: bool,
+    expired_at: Option<i64>,
     absent_since: Option<i64>,
     last_seen_at: Option<i64>,
     is_staff: bool,
@@ -107,7 +108,7 @@ impl MemberRow {
             id: parse(&self.id, "user id")?,
             name: Username::parse(&self.name).map_err(|_err| Error::Stored("user name"))?,
             display_name: self.display_name,
-            state: State::of(self.disabled, self.absent_since.is_some()),
+            state: State::of(self.disabled, self.expired_at.is_some(), self.absent_since.is_some()),
             last_seen_at: self.last_seen_at.map(Timestamp),
             is_staff: self.is_staff,
         })
@@ -135,8 +136,8 @@ pub(super) fn list(filter: &GroupFilter) -> String {
 }
 
 /// `$1` group, `$2` the name before, `$3` how many.
-pub(super) const MEMBERS: &str = "SELECT users.id, users.name, display_name, disabled, absent_since, last_seen_at,
-         role <> 'user' OR COALESCE(directory_role, 'user') <> 'user' AS is_staff FROM users
+pub(super) const MEMBERS: &str = "SELECT users.id, users.name, display_name, disabled, expired_at, absent_since,
+         last_seen_at,         role <> 'user' OR COALESCE(directory_role, 'user') <> 'user' AS is_staff FROM users
      JOIN group_members ON user_id = users.id WHERE group_id = $1 AND users.name > $2 ORDER BY users.name LIMIT $3";
 
 /// `$1` group, `$2` how many. Asked of each live session, so that no history is read.

@@ -13,6 +13,7 @@ pub mod datasets;
 pub mod diagnostics;
 pub mod digests;
 pub mod directory;
+pub mod expiry;
 pub mod extend;
 pub mod facts;
 pub mod gpus;
@@ -191,8 +192,15 @@ pub enum Error {
     Migrate(#[source] sqlx::migrate::MigrateError),
     #[error("this name is already in use")]
     Unique,
-    #[error("this is the last administrator who can sign in; make another user an administrator first")]
+    #[error(
+        "this is the last administrator who can sign in and does not expire; make another user an administrator first"
+    )]
     LastAdmin,
+    /// An account is to be enabled that has expired at this moment.
+    #[error(
+        "the account expired at {0}, and would be disabled again; set a later end or remove it, then enable the account"
+    )]
+    Expired(lyceum_model::Timestamp),
     #[error("database query failed")]
     Query(#[source] sqlx::Error),
     #[error("failed to read a stored {0}")]

@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, FromRow, query::QueryAs, query_as, query_scalar};
 use super::{
     Db, Error, Result,
     audit::{ChangedBy, append_audit},
+    expiry,
     idempotency::{self, IdempotentRequest},
     reading,
     search::{Named, by_parts, fold, pattern},
@@ -18,7 +19,10 @@ use super::{
     types::parse,
     users::{COLUMNS, NewUser, Row},
 };
-use lyceum_model::{Role, User, UserId, user::State};
+use lyceum_model::{
+    Role, Timestamp, User, UserId,
+    user::{ExpiryChange, State},
+};
 
 /// Which people to list.
 #[derive(Clone, Debug)]
@@ -27,6 +31,8 @@ pub struct PeopleFilter {
     pub find: String,
     pub role: Option<Role>,
     pub state: Option<State>,
+    /// Those alone that expire before this moment.
+    pub expires_before: Option<Timestamp>,
     /// `local` or `ldap`.
     pub source: Option<String>,
     pub sort: Sort,
@@ -68,6 +74,7 @@ pub struct UserChange<'a> {
     /// What is given here; a directory may still give more.
     pub role: Option<Role>,
     pub disabled: Option<bool>,
+    pub expires_at: ExpiryChange,
     pub password_hash: Option<&'a str>,
 }
 
@@ -79,17 +86,26 @@ struct PreviousUser {
     role: String,
     directory_role: Option<String>,
     disabled: bool,
+    expires_at: Option<i64>,
 }
 
 impl PreviousUser {
+    fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_at.map(Timestamp)
+    }
+
     /// What a change does, as action and detail for the audit log; what is so already is no deed.
     fn deeds(&self, change: &UserChange<'_>) -> Vec<(&'static str, String)> {
         let display_name = change.display_name.filter(|name| *name != self.display_name);
         let role = change.role.map(Role::as_str).filter(|role| *role != self.role);
         let disabled = change.disabled.filter(|disabled| *disabled != self.disabled);
+        let (before, after) = (self.expires_at(), change.expires_at.upon(self.expires_at()));
+        let moment = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
         [
             display_name.map(|name| ("user.display_name", name.to_owned())),
             role.map(|role| ("user.role", format!("{} → {role}", self.role))),
+            // Before it is enabled, as the reader of the log expects.
+            (before != after).then(|| ("user.expiry", format!("{} → {}", moment(before), moment(after)))),
             disabled.map(|disabled| (if disabled { "user.disable" } else { "user.enable" }, String::new())),
             change.password_hash.map(|_| ("user.password", String::new())),
         ]
@@ -99,15 +115,15 @@ impl PreviousUser {
     }
 }
 
-/// An administrator who can sign in: whoever has no password of ours has one elsewhere.
+/// An administrator who can sign in, and whose account does not expire: whoever has no password of ours has one elsewhere.
 const STANDING_ADMIN: &str = "(role = 'admin' OR directory_role = 'admin') AND NOT disabled AND absent_since IS NULL
-     AND (source <> 'local' OR password_hash IS NOT NULL)";
+     AND expires_at IS NULL AND (source <> 'local' OR password_hash IS NOT NULL)";
 
 /// Counted here: to group them, SQLite would read the whole history by its owners.
 pub(super) const LIVE_OWNERS: &str = "SELECT owner FROM sessions WHERE state <> 'ended'";
 
 /// The text that lists: `$1` pattern, `$2` source, `$3` and `$4` the place after which it goes
-/// on, `$5` how many, `$6` the expression of the few names where `is_few`. A condition is there only when it is asked
+/// on, `$5` how many, `$6` the expression of the few names where `is_few`, `$7` the moment before which they expire. A condition is there only when it is asked
 /// for, so that an index serves the order and nothing is sorted.
 pub(super) fn list(filter: &PeopleFilter, is_few: bool) -> String {
     let find = if filter.find.is_empty() {
@@ -134,8 +150,13 @@ pub(super) fn list(filter: &PeopleFilter, is_few: bool) -> String {
     let state = match filter.state {
         None => "",
         Some(State::Active) => "AND NOT disabled AND absent_since IS NULL",
-        Some(State::Disabled) => "AND disabled",
+        Some(State::Disabled) => "AND disabled AND expired_at IS NULL",
+        Some(State::Expired) => "AND disabled AND expired_at IS NOT NULL",
         Some(State::Absent) => "AND NOT disabled AND absent_since IS NOT NULL",
+    };
+    let expires = match filter.expires_before {
+        None => "$7 = 0",
+        Some(_) => "expires_at IS NOT NULL AND expires_at < $7",
     };
     let seen = "COALESCE(last_seen_at, 0)";
     let after = match (&filter.after, filter.sort) {
@@ -152,7 +173,7 @@ pub(super) fn list(filter: &PeopleFilter, is_few: bool) -> String {
         Sort::SeenDown => format!("{seen} DESC, id DESC"),
     };
     format!(
-        "SELECT {COLUMNS} FROM users WHERE {find} {parts} AND {source} {role} {state} AND {after} ORDER BY {order} LIMIT $5"
+        "SELECT {COLUMNS} FROM users WHERE {find} {parts} AND {source} {role} {state} AND {expires} AND {after} ORDER BY {order} LIMIT $5"
     )
 }
 
@@ -174,6 +195,7 @@ impl Db {
         };
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(&find).bind(&source).bind(&text).bind(number).bind(filter.limit).bind(&few)
+            .bind(filter.expires_before.unwrap_or_default().0)
             .fetch_all(pool).await)?;
         let users = rows.into_iter().map(|row| Ok(row.account()?.user)).collect::<Result<Vec<_>>>()?;
         let ids: Vec<UserId> = users.iter().map(|user| user.id).collect();
@@ -237,7 +259,8 @@ impl Db {
 
     /// Changes an account, all or nothing; disabling it and a new password end its logins at
     /// once. Answers whether anything was not as it should be before.
-    /// [`Error::LastAdmin`] when nobody would be left who can sign in as administrator.
+    /// [`Error::LastAdmin`] when nobody would be left who can sign in as administrator and does not
+    /// expire; [`Error::Expired`] when an account is to be enabled that has expired.
     pub async fn change_user(&self, id: UserId, change: &UserChange<'_>, by: ChangedBy<'_>) -> Result<bool> {
         Ok(transaction!(self, tx => change_account(Tx::from(&mut *tx), id, change, by).await?))
     }
@@ -296,18 +319,30 @@ pub(super) async fn change_account(
 ) -> Result<bool> {
     let id = id.to_string();
     let before: Option<PreviousUser> = tx
-        .query("SELECT name, display_name, role, directory_role, disabled FROM users WHERE id = $1")
+        .query("SELECT name, display_name, role, directory_role, disabled, expires_at FROM users WHERE id = $1")
         .bind(&id)
         .first()
         .await?;
-    let Some(before) = before else { return Ok(false) };
+    let Some(mut before) = before else { return Ok(false) };
+    let expired = |end: Option<Timestamp>| end.filter(|end| *end <= by.at);
+    if !before.disabled && expired(before.expires_at()).is_some() {
+        // The change meets an account that has expired, whether or not that was written down yet.
+        expiry::expire(tx.again(), &id, by.at).await?;
+        before.disabled = true;
+    }
+    if change.disabled == Some(false)
+        && let Some(end) = expired(change.expires_at.upon(before.expires_at()))
+    {
+        return Err(Error::Expired(end));
+    }
     let deeds = before.deeds(change);
     if deeds.is_empty() {
         return Ok(false);
     }
     let stays = before.directory_role.as_deref() == Some(Role::Admin.as_str());
     let lowered = change.role.is_some_and(|role| role < Role::Admin) && !stays;
-    if change.disabled == Some(true) || lowered {
+    let ends = change.disabled == Some(true) || matches!(change.expires_at, ExpiryChange::At(_));
+    if ends || lowered {
         let they = standing_admins(tx.again(), &id, "=").await?;
         let others = standing_admins(tx.again(), &id, "<>").await?;
         if they > 0 && others == 0 {
@@ -317,7 +352,8 @@ pub(super) async fn change_account(
     tx.query(
         "UPDATE users SET display_name = COALESCE($2, display_name), role = COALESCE($3, role),
              disabled = COALESCE($4, disabled), password_hash = COALESCE($5, password_hash),
-             folded_display_name = COALESCE($6, folded_display_name) WHERE id = $1",
+             folded_display_name = COALESCE($6, folded_display_name), expires_at = $7,
+             expired_at = CASE WHEN $8 THEN NULL ELSE expired_at END WHERE id = $1",
     )
     .bind(&id)
     .bind(change.display_name)
@@ -325,6 +361,8 @@ pub(super) async fn change_account(
     .bind(change.disabled)
     .bind(change.password_hash)
     .bind(change.display_name.map(fold))
+    .bind(change.expires_at.upon(before.expires_at()).map(|end| end.0))
+    .bind(change.disabled == Some(false))
     .execute()
     .await?;
     if change.disabled == Some(true) || change.password_hash.is_some() {

@@ -17,7 +17,7 @@ use super::{
     sessions::Filter,
     shell_jobs, sweeps, trash, usage, users,
 };
-use lyceum_model::{GroupId, SessionId, SessionState, UserId, user::State};
+use lyceum_model::{GroupId, SessionId, SessionState, Timestamp, UserId, user::State};
 
 /// The steps of a plan: SCAN reads everything (that an index holds), SEARCH what is asked for.
 async fn plan(db: &Db, sql: &str) -> String {
@@ -201,7 +201,7 @@ async fn a_filtered_list_is_read_by_its_index() {
     let reader = Some(UserId::new());
     let everybody = Filter { limit: 50, ..Filter::default() };
     let own = Filter { owner: Some(UserId::new()), ..everybody };
-    let moment = Some(lyceum_model::Timestamp(1));
+    let moment = Some(Timestamp(1));
     let lost = Some(lyceum_model::EndReason::OutOfMemory);
     let run = runs::Filter { reader, owner: None, find: "", with_helpers: false, before: None, limit: 50 };
     let job = JobFilter { reader, limit: 50, ..JobFilter::default() };
@@ -323,7 +323,7 @@ async fn a_sorted_list_is_read_in_its_order() {
             asked.push((sessions::list(&db, &Filter { sort, ..listed }), everybodys, after.is_some()));
         }
     }
-    let moment = Some(lyceum_model::Timestamp(1));
+    let moment = Some(Timestamp(1));
     let ended = Filter { owner, ended_from: moment, ended_before: moment, sessions_only: false, ..listed };
     for after in [None, Some("1")] {
         let sort = Some(sort(&sessions::ENDED_SORT_COLUMNS, "ended", after));
@@ -375,8 +375,16 @@ async fn parts_of_names_are_looked_up() {
     let db = Db::open(&Config::default(), directory.path()).await.unwrap();
     let (reader, find) = (Some(UserId::new()), "resnet");
     let job = JobFilter { find, limit: 50, ..JobFilter::default() };
-    let (role, state, source, after) = (None, None, None, None);
-    let person = PeopleFilter { find: find.to_owned(), role, state, source, sort: Sort::Name, after, limit: 51 };
+    let person = PeopleFilter {
+        find: find.to_owned(),
+        role: None,
+        state: None,
+        expires_before: None,
+        source: None,
+        sort: Sort::Name,
+        after: None,
+        limit: 51,
+    };
     let table = |sort| TableFilter { find: find.to_owned(), sort, limit: 51, ..TableFilter::default() };
     for sql in [
         jobs::list(&db, &job, true, true),
@@ -439,6 +447,7 @@ async fn a_page_of_people_is_read_in_its_order() {
         find: String::new(),
         role: None,
         state: None,
+        expires_before: None,
         source: None,
         sort,
         after,
@@ -457,6 +466,8 @@ async fn a_page_of_people_is_read_in_its_order() {
         (PeopleFilter { role: Some(lyceum_model::Role::Admin), ..all(Sort::Name, name()) }, "users_raised (name>?)"),
         (PeopleFilter { role: Some(lyceum_model::Role::Operator), ..all(Sort::Name, None) }, "users_raised"),
         (PeopleFilter { state: Some(State::Disabled), ..all(Sort::NameDown, name()) }, "users_disabled (name<?)"),
+        (PeopleFilter { state: Some(State::Expired), ..all(Sort::Name, name()) }, "users_expired (name>?)"),
+        (PeopleFilter { expires_before: Some(Timestamp(1)), ..all(Sort::Name, None) }, "users_expiring"),
         (PeopleFilter { state: Some(State::Absent), ..all(Sort::Name, name()) }, "users_absent (name>?)"),
     ] {
         let sql = people::list(&filter, false);

@@ -20,7 +20,9 @@ use super::{
     users,
     users::NewUser,
 };
-use lyceum_model::{Announcement, Group, GroupId, GroupName, Role, Timestamp, User, UserId, Username};
+use lyceum_model::{
+    Announcement, Group, GroupId, GroupName, Role, Timestamp, User, UserId, Username, user::ExpiryChange,
+};
 
 /// Everything that a file can declare.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +54,20 @@ pub struct SiteGroupState {
 /// One change of a plan.
 #[derive(Clone, Debug)]
 pub enum Step {
-    AddUser { id: UserId, name: Username, display_name: String, role: Role, invitation: AccountInvitation },
-    ChangeUser { id: UserId, display_name: Option<String>, role: Option<Role>, disabled: Option<bool> },
+    AddUser {
+        id: UserId,
+        name: Username,
+        display_name: String,
+        role: Role,
+        invitation: AccountInvitation,
+    },
+    ChangeUser {
+        id: UserId,
+        display_name: Option<String>,
+        role: Option<Role>,
+        disabled: Option<bool>,
+        expires_at: ExpiryChange,
+    },
     RemoveUser(UserId),
     AddGroup(GroupId, GroupName),
     RemoveGroup(GroupId),
@@ -61,7 +75,11 @@ pub enum Step {
     SetManager(GroupId, UserId, bool),
     Limits(LevelChange),
     AddAnnouncement(Announcement, String),
-    ChangeAnnouncement { before: Announcement, after: Announcement, detail: String },
+    ChangeAnnouncement {
+        before: Announcement,
+        after: Announcement,
+        detail: String,
+    },
     RemoveAnnouncement(Announcement),
 }
 
@@ -86,7 +104,7 @@ pub enum SiteOutcome {
 
 /// Everything that a file can declare: users, groups, who is in them, limits.
 const USERS: &str = "SELECT id, source, name, display_name, unix_name, directory_unix_name, role, directory_role,
-         disabled, absent_since, uid_number, password_hash, theme, created_at, last_seen_at FROM users ORDER BY id";
+         disabled, expires_at, expired_at, absent_since, uid_number, password_hash, theme, created_at, last_seen_at FROM users ORDER BY id";
 const GROUPS: &str = "SELECT id, source, subject, name, created_at, absent_since FROM groups ORDER BY name, id";
 const MARKS: &str = "SELECT id, chargeable, restrictive FROM groups";
 const MEMBERS: &str = "SELECT group_id, user_id FROM group_members";
@@ -126,7 +144,7 @@ impl Db {
             for (number, step) in steps.iter().enumerate() {
                 match make(Tx::from(&mut *tx), step, by).await {
                     Ok(()) => {}
-                    Err(error @ (Error::LastAdmin | Error::Unique)) => {
+                    Err(error @ (Error::LastAdmin | Error::Expired(_) | Error::Unique)) => {
                         return Ok(SiteOutcome::Refused(number, error));
                     }
                     Err(error) => return Err(error),
@@ -199,9 +217,10 @@ async fn make(mut tx: Tx<'_>, step: &Step, by: ChangedBy<'_>) -> Result<()> {
             people::add(tx.again(), *id, new, None, by).await?;
             account_invitations::add(tx, *id, invitation).await
         }
-        Step::ChangeUser { id, display_name, role, disabled } => {
+        Step::ChangeUser { id, display_name, role, disabled, expires_at } => {
             let display_name = display_name.as_deref();
-            let change = UserChange { display_name, role: *role, disabled: *disabled, password_hash: None };
+            let (role, disabled, expires_at) = (*role, *disabled, *expires_at);
+            let change = UserChange { display_name, role, disabled, expires_at, password_hash: None };
             people::change_account(tx, *id, &change, by).await.map(drop)
         }
         Step::RemoveUser(id) => people::remove_account(tx, *id, by).await.map(drop),

@@ -16,7 +16,7 @@ use super::{
 use lyceum_model::{Role, Timestamp, User, UserId, Username, user::canonical_name};
 
 pub(super) const COLUMNS: &str =
-    "id, source, name, display_name, unix_name, directory_unix_name, role, directory_role, disabled, absent_since, uid_number, password_hash,
+    "id, source, name, display_name, unix_name, directory_unix_name, role, directory_role, disabled, expires_at, expired_at, absent_since, uid_number, password_hash,
      theme, created_at, last_seen_at";
 
 /// The person whom an administrator gave this Unix account, or else who is called like it, by the directory or here.
@@ -57,6 +57,8 @@ pub(super) struct Row {
     role: String,
     directory_role: Option<String>,
     disabled: bool,
+    expires_at: Option<i64>,
+    expired_at: Option<i64>,
     absent_since: Option<i64>,
     uid_number: Option<i64>,
     password_hash: Option<String>,
@@ -80,6 +82,8 @@ impl Row {
                 role: given_role.max(directory_role),
                 given_role,
                 disabled: self.disabled,
+                expires_at: self.expires_at.map(Timestamp),
+                expired_at: self.expired_at.map(Timestamp),
                 absent_since: self.absent_since.map(Timestamp),
                 uid_number: self.uid_number.and_then(|uid| u32::try_from(uid).ok()),
                 groups: Vec::new(),

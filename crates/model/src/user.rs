@@ -50,16 +50,21 @@ pub enum State {
     Active,
     /// By an administrator.
     Disabled,
+    /// Disabled at the moment that an administrator set.
+    Expired,
     /// The directory does not list them any more, or has locked them.
     Absent,
 }
 
 impl State {
-    pub fn of(disabled: bool, absent: bool) -> Self {
-        match (disabled, absent) {
-            (true, _) => Self::Disabled,
-            (false, true) => Self::Absent,
-            (false, false) => Self::Active,
+    pub const ALL: [Self; 4] = [Self::Active, Self::Disabled, Self::Expired, Self::Absent];
+
+    pub fn of(disabled: bool, expired: bool, absent: bool) -> Self {
+        match (disabled, expired, absent) {
+            (true, true, _) => Self::Expired,
+            (true, false, _) => Self::Disabled,
+            (false, _, true) => Self::Absent,
+            (false, _, false) => Self::Active,
         }
     }
 
@@ -67,6 +72,7 @@ impl State {
         match self {
             Self::Active => "active",
             Self::Disabled => "disabled",
+            Self::Expired => "expired",
             Self::Absent => "absent",
         }
     }
@@ -76,15 +82,12 @@ impl FromStr for State {
     type Err = UnknownState;
 
     fn from_str(text: &str) -> Result<Self, UnknownState> {
-        [Self::Active, Self::Disabled, Self::Absent]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or(UnknownState)
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or(UnknownState)
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a state must be active, disabled or absent")]
+#[error("a state must be active, disabled, expired or absent")]
 pub struct UnknownState;
 
 /// A Unix account, as the host's name service tells it.
@@ -180,6 +183,63 @@ impl fmt::Display for Username {
     }
 }
 
+/// How long before an account expires its owner is warned (seconds).
+pub const EXPIRY_WARNING_SECONDS: i64 = 14 * 86_400;
+
+/// What a change says of the moment at which an account expires. In JSON: not named, null, or a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpiryChange {
+    #[default]
+    Keep,
+    Never,
+    At(Timestamp),
+}
+
+impl ExpiryChange {
+    /// Returns the moment after this change, where `before` was set.
+    #[must_use]
+    pub fn upon(self, before: Option<Timestamp>) -> Option<Timestamp> {
+        match self {
+            Self::Keep => before,
+            Self::Never => None,
+            Self::At(moment) => Some(moment),
+        }
+    }
+
+    pub fn is_keep(&self) -> bool {
+        *self == Self::Keep
+    }
+
+    /// Returns what is wrong with the moment, if it is another one than `before`.
+    #[must_use]
+    pub fn fault(self, before: Option<Timestamp>, now: Timestamp) -> Option<&'static str> {
+        match self {
+            Self::At(moment) if before != Some(moment) && moment <= now => {
+                Some("This must be in the future. To end access now, disable the account.")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<Option<Timestamp>> for ExpiryChange {
+    fn from(moment: Option<Timestamp>) -> Self {
+        moment.map_or(Self::Never, Self::At)
+    }
+}
+
+impl Serialize for ExpiryChange {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.upon(None).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ExpiryChange {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(Self::from)
+    }
+}
+
 /// The source of accounts and groups that this portal keeps itself.
 pub const LOCAL: &str = "local";
 
@@ -199,8 +259,12 @@ pub struct User {
     pub role: Role,
     /// What an administrator gave them here.
     pub given_role: Role,
-    /// By an administrator.
+    /// By an administrator, or because the account expired.
     pub disabled: bool,
+    /// When the account is disabled by itself, or was.
+    pub expires_at: Option<Timestamp>,
+    /// When it was disabled because it had expired.
+    pub expired_at: Option<Timestamp>,
     /// Since when the directory does not list them any more, or has locked them.
     pub absent_since: Option<Timestamp>,
     /// The Unix uid that the directory gives them.
@@ -225,7 +289,18 @@ impl User {
     }
 
     pub fn state(&self) -> State {
-        State::of(self.disabled, self.absent_since.is_some())
+        State::of(self.disabled, self.expired_at.is_some(), self.absent_since.is_some())
+    }
+
+    /// Returns the moment at which the account expired, if that is past.
+    pub fn expired_before(&self, now: Timestamp) -> Option<Timestamp> {
+        self.expires_at.filter(|end| *end <= now)
+    }
+
+    /// Returns the moment at which an account that is active expires, if that is soon.
+    pub fn expires_soon(&self, now: Timestamp) -> Option<Timestamp> {
+        let is_soon = |end: &Timestamp| *end < now.plus_seconds(EXPIRY_WARNING_SECONDS);
+        self.expires_at.filter(is_soon).filter(|_| !self.is_closed())
     }
 
     /// Whether nobody may be this user now.
@@ -266,6 +341,25 @@ mod tests {
         }
         assert!(Username::for_made_account(&"a".repeat(29)).is_ok());
         assert_eq!(Username::for_made_account(&"a".repeat(30)), Err(BadUsername::TooLongForAccount));
+    }
+
+    #[test]
+    fn changes_of_expiry() {
+        let (before, now) = (Some(Timestamp(5)), Timestamp(10));
+        let read = |text| serde_json::from_str::<ExpiryChange>(text).unwrap();
+        assert_eq!(read("null"), ExpiryChange::Never);
+        let moment = read("\"2027-10-01T00:00:00+02:00\"");
+        assert_eq!(serde_json::to_string(&moment).unwrap(), "\"2027-09-30T22:00:00Z\"");
+        for (change, after, is_fault) in [
+            (ExpiryChange::Keep, before, false),
+            (ExpiryChange::Never, None, false),
+            (ExpiryChange::At(Timestamp(11)), Some(Timestamp(11)), false),
+            (ExpiryChange::At(Timestamp(10)), Some(Timestamp(10)), true),
+            (ExpiryChange::At(Timestamp(5)), before, false),
+        ] {
+            assert_eq!(change.upon(before), after, "{change:?}");
+            assert_eq!(change.fault(before, now).is_some(), is_fault, "{change:?}");
+        }
     }
 
     #[test]

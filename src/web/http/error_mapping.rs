@@ -12,7 +12,7 @@ impl From<db::Error> for Error {
     fn from(err: db::Error) -> Self {
         match err {
             db::Error::Unique => Self::conflict("This name is already in use."),
-            last @ db::Error::LastAdmin => Self::conflict(as_sentence(&last.to_string())),
+            last @ (db::Error::LastAdmin | db::Error::Expired(_)) => Self::conflict(as_sentence(&last.to_string())),
             full if full.is_full() => Self::outage(
                 "The disk is full, so nothing can be started, stopped or changed. Ask an administrator to free space \
                  on the disk of the portal's database.",

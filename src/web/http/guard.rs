@@ -34,7 +34,7 @@ pub(in crate::web) async fn same_origin(
 
 async fn check(portal: &Portal, request: Request) -> Result<Request> {
     // A token that is no good is told so wherever it is shown, sign-in included.
-    if let Some(identity @ Identity::BadToken) = request.extensions().get::<Identity>() {
+    if let Some(identity @ (Identity::BadToken | Identity::ExpiredOwner(_))) = request.extensions().get::<Identity>() {
         identity.principal()?;
     }
     let headers = request.headers();

@@ -78,7 +78,7 @@ impl From<ListedGroup> for GroupView {
 pub struct MemberView {
     name: String,
     display_name: String,
-    /// `active`, `disabled` or `absent`.
+    /// `active`, `disabled`, `expired` or `absent`.
     state: &'static str,
     /// The number of sessions that have not ended.
     sessions: i64,

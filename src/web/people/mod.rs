@@ -39,7 +39,10 @@ use crate::{
         groups::Membership,
         people::{ListedUser, PeopleFilter, Sort},
     },
-    model::{Role, Timestamp, TokenId, User, user},
+    model::{
+        Role, Timestamp, TokenId, User,
+        user::{self, EXPIRY_WARNING_SECONDS, ExpiryChange},
+    },
 };
 
 /// An account, as administrators and operators see it.
@@ -56,7 +59,7 @@ pub struct UserView {
     role: &'static str,
     /// The role that was set in the portal. If `role` is higher, it comes from the directory.
     given_role: &'static str,
-    /// `active`, `disabled` in the portal, or `absent` from the directory.
+    /// `active`, `disabled` in the portal, `expired`, or `absent` from the directory.
     state: &'static str,
     /// The names of the user's groups.
     groups: Vec<String>,
@@ -66,6 +69,9 @@ pub struct UserView {
     last_seen_at: Option<Timestamp>,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
+    /// When the account expires: it is disabled then. Null: it does not expire.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    expires_at: Option<Timestamp>,
 }
 
 impl UserView {
@@ -82,6 +88,7 @@ impl UserView {
             sessions,
             last_seen_at: user.last_seen_at,
             created_at: user.created_at,
+            expires_at: user.expires_at,
         }
     }
 }
@@ -128,6 +135,9 @@ impl From<Membership> for BelongingView {
     }
 }
 
+/// What the list calls active accounts that expire soon.
+pub(super) const EXPIRING: &str = "expiring";
+
 /// `?find=&role=&state=&source=&sort=` of the list, with paging.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -137,7 +147,7 @@ pub struct ListParameters {
     find: Option<String>,
     /// `user`, `operator` or `admin`.
     role: Option<String>,
-    /// `active`, `disabled` or `absent`.
+    /// `active`, `disabled`, `expired`, `absent`, or `expiring` for active accounts that expire within 14 days.
     state: Option<String>,
     /// `local` or `ldap`.
     source: Option<String>,
@@ -150,7 +160,7 @@ pub struct ListParameters {
 
 impl ListParameters {
     /// What to ask the database for, and the number of people that a page has.
-    fn filter(self) -> Result<(PeopleFilter, i64)> {
+    fn filter(self, now: Timestamp) -> Result<(PeopleFilter, i64)> {
         let paging = Paging::new(self.limit, self.cursor.filter(|cursor| !cursor.is_empty()));
         let limit = paging.limit()?;
         let sort = match self.sort.as_deref() {
@@ -162,10 +172,14 @@ impl ListParameters {
         };
         let after = paging.after::<PeopleCursor>()?.map(|place| place.of(sort)).transpose()?;
         let find = self.find.unwrap_or_default();
+        let is_expiring = self.state.as_deref() == Some(EXPIRING);
+        let state = if is_expiring { Some(user::State::Active.as_str().to_owned()) } else { self.state };
+        let expected = "Must be one of active, disabled, expired, absent, expiring.";
         let filter = PeopleFilter {
             find: find.trim().chars().take(200).collect(),
             role: word("role", self.role, "Must be one of user, operator, admin.")?,
-            state: word::<user::State>("state", self.state, "Must be one of active, disabled, absent.")?,
+            state: word::<user::State>("state", state, expected)?,
+            expires_before: is_expiring.then(|| now.plus_seconds(EXPIRY_WARNING_SECONDS)),
             source: self.source.filter(|source| !source.is_empty()),
             sort,
             after,
@@ -193,7 +207,7 @@ pub async fn list(
     State(portal): State<Arc<Portal>>,
     Query(parameters): Query<ListParameters>,
 ) -> Result<axum::Json<Listed<UserView>>> {
-    let (filter, limit) = parameters.filter()?;
+    let (filter, limit) = parameters.filter(portal.clock.now())?;
     let found = portal.db.list_people(&filter).await?;
     let page = Listed::new(found, limit, |one: &ListedUser| PeopleCursor::after(&one.user, filter.sort));
     let items = page.items.iter().map(|one| UserView::new(&one.user, one.sessions)).collect();
@@ -257,7 +271,14 @@ pub struct UserChangeRequest {
     #[schema(value_type = Option<String>)]
     role: Option<Role>,
     /// `true` ends logins, tokens and open connections within five seconds.
+    ///
+    /// `false` is rejected while `expires_at` is in the past.
     disabled: Option<bool>,
+    /// When the account expires. From then on it is disabled, and its sessions and jobs are stopped. Null: it does not
+    /// expire. A later moment does not enable an account that has expired.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    expires_at: ExpiryChange,
     /// For local accounts only. Ends all logins of the user.
     #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
@@ -270,7 +291,8 @@ pub struct UserChangeRequest {
     request_body = UserChangeRequest,
     responses((status = 200, body = UserDetails),
         (status = 403, description = "Not an administrator, or your own account", body = Problem),
-        (status = 409, description = "This is the last administrator, or the value is managed by the directory",
+        (status = 409, description = "This is the last administrator, the account has expired, or the value is managed by \
+            the directory",
             body = Problem),
         (status = 412, description = "Changed since the version in If-Match", body = Problem)))]
 pub async fn change(
@@ -282,8 +304,9 @@ pub async fn change(
 ) -> Result<Response> {
     let user = named(&portal, &name).await?;
     check_version(&headers, &details(&portal, &user).await?, &VOLATILE_FIELDS)?;
-    let UserChangeRequest { display_name, role, disabled, password } = request;
-    portal.access.change_person(&admin.0, &user, PersonChange { display_name, role, disabled, password }).await?;
+    let UserChangeRequest { display_name, role, disabled, expires_at, password } = request;
+    let change = PersonChange { display_name, role, disabled, expires_at, password };
+    portal.access.change_person(&admin.0, &user, change).await?;
     let user = named(&portal, &name).await?;
     Ok(tagged(&details(&portal, &user).await?, &VOLATILE_FIELDS))
 }

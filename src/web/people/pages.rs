@@ -11,7 +11,7 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    ListParameters, PeopleCursor, named,
+    EXPIRING, ListParameters, PeopleCursor, named,
     navigation::{self, done, refusal, typed},
 };
 use crate::{
@@ -20,7 +20,11 @@ use crate::{
         store::ends_at,
     },
     db::{people::ListedUser, sessions::Filter},
-    model::{Role, SessionState, TokenId, User, UserId, user},
+    model::{
+        Role, SessionState, TokenId, User, UserId,
+        time::{form_moment, parse_day_or_moment},
+        user::{self, ExpiryChange},
+    },
     web::{
         Portal,
         http::{
@@ -112,7 +116,7 @@ async fn list_view(portal: &Portal, reader: &Arc<crate::auth::Principal>, visit:
     let search = UserSearch {
         find: typed(&visit.find.unwrap_or_default()),
         role: known(visit.role, |text| text.parse::<Role>().is_ok()),
-        state: known(visit.state, |text| text.parse::<user::State>().is_ok()),
+        state: known(visit.state, |text| text == EXPIRING || text.parse::<user::State>().is_ok()),
         source: known(visit.source, |text| ["local", "ldap"].contains(&text)),
         sort: known(visit.sort, |text| ["-name", "seen", "-seen"].contains(&text)),
     };
@@ -125,7 +129,7 @@ async fn list_view(portal: &Portal, reader: &Arc<crate::auth::Principal>, visit:
         limit: None,
         cursor: visit.cursor.clone(),
     };
-    let (filter, limit) = parameters.filter()?;
+    let (filter, limit) = parameters.filter(now)?;
     let found = portal.db.list_people(&filter).await?;
     let page = Listed::new(found, limit, |one: &ListedUser| PeopleCursor::after(&one.user, filter.sort));
     let paged = visit.cursor.is_some_and(|cursor| !cursor.is_empty());
@@ -182,6 +186,7 @@ fn row(one: ListedUser, now: crate::model::Timestamp) -> UserRow {
         role: views::role_word(user.role),
         is_directorys_role: user.has_directorys_role(),
         state: user.state().into(),
+        expires: user.expires_soon(now).map(|end| Moment::clock(end, now)),
         source: source_word(&user.source),
         seen: user.last_seen_at.map(|at| Moment::ago(at, now)),
         display_name: user.display_name,
@@ -210,6 +215,7 @@ pub(super) fn notice(done: &str) -> Option<&'static str> {
              below."
         }
         "enabled" => "Account enabled.",
+        "expiry" => "End of the account changed.",
         "signed-out" => "The user is signed out everywhere.",
         "password" => "Password changed. The user is signed out everywhere.",
         "revoked" => "Token revoked.",
@@ -262,6 +268,29 @@ pub async fn enable(
 ) -> Result<Response> {
     let open = PersonChange { disabled: Some(false), ..PersonChange::default() };
     change(&portal, &admin, &headers, &name, open, "enabled").await
+}
+
+/// `POST /admin/users/{name}/expiry`: a time in UTC, or nothing.
+pub async fn set_expiry(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response> {
+    let expires_at = match form.get("until").trim() {
+        "" => ExpiryChange::Never,
+        text => match parse_day_or_moment(text) {
+            Some(moment) => ExpiryChange::At(moment),
+            None => {
+                let user = named(&portal, &name).await?;
+                let message = "Enter a time in UTC, as 2030-01-31 or 2030-01-31 12:00.";
+                let error = Error::field("until", "invalid_value", message);
+                return again(&portal, &admin, &headers, &user, error).await;
+            }
+        },
+    };
+    change(&portal, &admin, &headers, &name, PersonChange { expires_at, ..PersonChange::default() }, "expiry").await
 }
 
 pub async fn set_password(
@@ -378,6 +407,7 @@ async fn view(
     );
     let mut moments = vec![("Created", Moment::clock(user.created_at, now))];
     moments.extend(user.last_seen_at.map(|at| ("Last seen", Moment::ago(at, now))));
+    moments.extend(user.expired_at.map(|at| ("Disabled by its end date", Moment::clock(at, now))));
     moments.extend(user.absent_since.map(|at| ("Not in the directory since", Moment::clock(at, now))));
     let mut facts = Vec::new();
     facts.extend(user.unix_name.clone().map(|name| ("Unix account", name)));
@@ -395,6 +425,8 @@ async fn view(
         is_oneself: user.id == reader.id(),
         may_change: reader.is_admin(),
         is_unused,
+        expiry: user.expires_at.map(|end| (form_moment(end).replace('T', " "), Moment::clock(end, now))),
+        is_expired: user.expired_before(now).is_some(),
         facts,
         moments,
         groups: groups

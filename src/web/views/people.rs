@@ -6,7 +6,10 @@ use askama::Template;
 use super::{Card, Column, FieldError, Moment, More, TokenRow};
 use crate::{
     model::{Role, user},
-    web::page::{Layout, filters},
+    web::{
+        page::{Layout, filters},
+        people::EXPIRING,
+    },
 };
 
 /// One page of the list of people.
@@ -66,6 +69,8 @@ pub struct UserRow {
     /// A group of the directory gives the role.
     pub is_directorys_role: bool,
     pub state: StateBadge,
+    /// When an active account expires, if that is soon.
+    pub expires: Option<Moment>,
     /// `None`: never.
     pub seen: Option<Moment>,
     /// Some of the groups, and how many more there are.
@@ -86,6 +91,7 @@ impl From<user::State> for StateBadge {
         let (class, word) = match state {
             user::State::Active => ("running", "Active"),
             user::State::Disabled => ("failed", "Disabled"),
+            user::State::Expired => ("failed", "Expired"),
             user::State::Absent => ("unknown", "Not in directory"),
         };
         Self { class, word }
@@ -118,6 +124,10 @@ pub struct UserPage {
     pub may_change: bool,
     /// Nobody ever used it, so that it can be removed.
     pub is_unused: bool,
+    /// The end as the form has it, and as the page tells it.
+    pub expiry: Option<(String, Moment)>,
+    /// The end is past: the account cannot be enabled before it is moved.
+    pub is_expired: bool,
     pub facts: Vec<(&'static str, String)>,
     pub moments: Vec<(&'static str, Moment)>,
     pub groups: Vec<BelongingRow>,
@@ -165,9 +175,11 @@ impl UsersPage {
         ROLES.iter().map(|(role, word, _)| (role.as_str(), *word, self.search.role == role.as_str())).collect()
     }
 
-    fn states(&self) -> [(&'static str, &'static str, bool); 3] {
-        [user::State::Active, user::State::Disabled, user::State::Absent]
-            .map(|state| (state.as_str(), StateBadge::from(state).word, self.search.state == state.as_str()))
+    fn states(&self) -> Vec<(&'static str, &'static str, bool)> {
+        let mut states: Vec<_> =
+            user::State::ALL.map(|state| (state.as_str(), StateBadge::from(state).word)).into_iter().collect();
+        states.push((EXPIRING, "Expires within 14 days"));
+        states.into_iter().map(|(value, word)| (value, word, self.search.state == value)).collect()
     }
 
     fn sources(&self) -> [(&'static str, &'static str, bool); 2] {
@@ -190,7 +202,7 @@ impl UserPage {
     }
 
     fn is_disabled(&self) -> bool {
-        self.state == user::State::Disabled
+        matches!(self.state, user::State::Disabled | user::State::Expired)
     }
 
     /// The account and its password are kept here.

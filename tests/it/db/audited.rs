@@ -26,6 +26,7 @@ use lyceum::{
         job::Attempt,
         notification::NotificationSettings,
         quota::{Field, Period},
+        user::ExpiryChange,
     },
 };
 use sqlx::{AssertSqlSafe, query_scalar};
@@ -54,6 +55,8 @@ struct Scene<'a> {
     /// Nobody has ever used it.
     unused: UserId,
     disabled: UserId,
+    /// Their account ends now.
+    expiring: UserId,
     of_directory: UserId,
     /// Groups of a directory: one that it has, and one that is gone.
     of_directorys: [GroupId; 2],
@@ -89,6 +92,9 @@ impl<'a> Scene<'a> {
         let (ada, unused) = (add_user(db, "ada").await, add_user(db, "unused").await);
         let disabled = add_user(db, "disabled").await;
         add_user(db, "to_be_linked").await;
+        let expiring = add_user(db, "expiring").await;
+        let end = UserChange { expires_at: ExpiryChange::At(START.plus_seconds(1)), ..UserChange::default() };
+        db.change_user(expiring, &end, BY).await.unwrap();
         db.set_disabled(disabled, true, BY).await.unwrap();
         let person = Person {
             source: "ldap",
@@ -156,6 +162,7 @@ impl<'a> Scene<'a> {
             ada,
             unused,
             disabled,
+            expiring,
             of_directory,
             of_directorys,
             token,
@@ -227,6 +234,11 @@ impl<'a> Scene<'a> {
             }
             "user.disable" => db.set_disabled(ada, true, BY).await.map(drop),
             "user.enable" => db.set_disabled(self.disabled, false, BY).await.map(drop),
+            "user.expiry" => {
+                let expires_at = ExpiryChange::At(soon.plus_seconds(60));
+                db.change_user(ada, &UserChange { expires_at, ..change }, BY).await.map(drop)
+            }
+            "user.expire" => db.expire_account(self.expiring, soon.plus_seconds(60)).await.map(drop),
             "user.password" => {
                 db.change_user(ada, &UserChange { password_hash: Some("$new"), ..change }, BY).await.map(drop)
             }

@@ -19,7 +19,16 @@ async fn jobs(db: &Db, owner: Option<UserId>, find: &str) -> Vec<String> {
 
 async fn people(db: &Db, find: &str) -> Vec<String> {
     let (role, state, source, after) = (None, None, None, None);
-    let filter = PeopleFilter { find: find.to_owned(), role, state, source, sort: Sort::Name, after, limit: 20 };
+    let filter = PeopleFilter {
+        find: find.to_owned(),
+        role,
+        state,
+        expires_before: None,
+        source,
+        sort: Sort::Name,
+        after,
+        limit: 20,
+    };
     db.list_people(&filter).await.unwrap().into_iter().map(|one| one.user.name.to_string()).collect()
 }
 

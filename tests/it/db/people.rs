@@ -31,6 +31,7 @@ fn everybody() -> PeopleFilter {
         find: String::new(),
         role: None,
         state: None,
+        expires_before: None,
         source: None,
         sort: Sort::Name,
         after: None,

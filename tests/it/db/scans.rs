@@ -135,7 +135,7 @@ fn questions(owner: UserId) -> Vec<(&'static str, usize, Question)> {
     };
     let people = |role, state| {
         let (find, source, sort, after) = (String::new(), None, Sort::Name, None);
-        People(PeopleFilter { find, role, state, source, sort, after, limit: 20 })
+        People(PeopleFilter { find, role, state, expires_before: None, source, sort, after, limit: 20 })
     };
     let audit = |actor: &str, subject: &str| {
         let (actor, subject) = (actor.to_owned(), subject.to_owned());

@@ -15,6 +15,7 @@ use lyceum::{
     model::{
         Announcement, AnnouncementId, GroupId, GroupName, Role, UserId, Username, Window, announcement,
         quota::{Change, Field, Kind},
+        user::ExpiryChange,
     },
 };
 
@@ -59,7 +60,13 @@ fn steps() -> Vec<Step> {
         add_bob,
         Step::AddGroup(vision, GroupName::parse("vision").unwrap()),
         Step::AddGroup(gone, GroupName::parse("gone").unwrap()),
-        Step::ChangeUser { id: ada, display_name: Some("Ada".to_owned()), role: None, disabled: Some(true) },
+        Step::ChangeUser {
+            id: ada,
+            display_name: Some("Ada".to_owned()),
+            role: None,
+            disabled: Some(true),
+            expires_at: ExpiryChange::At(START.plus_seconds(60)),
+        },
         Step::Limits(LevelChange { level: Level::Group(vision), changes: limits, marks, seen: None }),
         Step::Limits(LevelChange::new(Level::User(ada), vec![Change::new(Kind::Each, Field::Cpus, Some(4))])),
         Step::SetMember(vision, ada, true),
@@ -111,7 +118,7 @@ async fn all_steps_are_made_or_none() {
         assert!(state.announcements.is_empty() && state.unused.contains(&ada));
         let told: Vec<_> = db.audit_after(rows, 100).await.unwrap();
         let told: Vec<_> = told.iter().map(|row| format!("{} {}", row.action, row.subject)).collect();
-        assert_eq!(told.len(), 17, "{told:?}");
+        assert_eq!(told.len(), 18, "{told:?}");
         assert!(told.contains(&"quota.change group vision".to_owned()), "{told:?}");
         assert!(matches!(db.verify_audit().await.unwrap(), ChainCheck::Whole { .. }));
     })
@@ -126,7 +133,13 @@ async fn the_last_administrator_stays() {
         let admin = UserChange { role: Some(Role::Admin), password_hash: Some("x"), ..UserChange::default() };
         assert!(db.change_user(chief, &admin, BY).await.unwrap());
         // A new administrator has no password yet, and could not take the place of the last one.
-        let lower = Step::ChangeUser { id: chief, display_name: None, role: Some(Role::User), disabled: None };
+        let lower = Step::ChangeUser {
+            id: chief,
+            display_name: None,
+            role: Some(Role::User),
+            disabled: None,
+            expires_at: ExpiryChange::Keep,
+        };
         let steps = vec![new_user("next", Role::Admin).1, lower];
         assert!(matches!(apply(db, Commit::Yes, steps).await, SiteOutcome::Refused(1, Error::LastAdmin)));
         assert!(db.find_user_by_name("next").await.unwrap().is_none());

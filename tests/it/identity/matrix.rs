@@ -411,6 +411,7 @@ const MATRIX: &[Row] = &[
     row("POST", "/admin/users/{name}/role", "role=operator", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/disable", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/enable", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/expiry", "until=2099-01-31", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/sign-out", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/password", "password=a-long-one-of-course", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/remove", "a=b", [401, 403, 403, 409, 403, 401, 401]),

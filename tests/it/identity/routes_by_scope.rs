@@ -125,6 +125,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "POST /admin/users/{name}/role",
             "POST /admin/users/{name}/disable",
             "POST /admin/users/{name}/enable",
+            "POST /admin/users/{name}/expiry",
             "POST /admin/users/{name}/sign-out",
             "POST /admin/users/{name}/password",
             "POST /admin/users/{name}/remove",

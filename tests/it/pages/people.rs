@@ -26,6 +26,7 @@ fn row(word: &Word, name: &str, display_name: &str, role: Role, groups: &[&str])
         role: role_word(role),
         is_directorys_role: false,
         state: State::Active.into(),
+        expires: None,
         seen: Some(ago(240)),
         groups: groups.iter().map(|group| word(group)).collect(),
         more_groups: 0,
@@ -36,14 +37,19 @@ fn row(word: &Word, name: &str, display_name: &str, role: Role, groups: &[&str])
 pub fn users(word: &Word) -> UsersPage {
     let directory = source_word("ldap");
     let column = |label, sorted| Column { label, href: "/admin/users?sort=-name".to_owned(), sorted };
+    let expires = Some(Moment::clock(NOW.plus_seconds(86_400), NOW));
     UsersPage {
-        layout: layout(word).at(Nav::Administration),
+        layout: Layout { expires, ..layout(word).at(Nav::Administration) },
         notice: Some(word("Account removed.")),
         errors: Vec::new(),
         search: UserSearch { find: word("a"), role: "admin".to_owned(), ..UserSearch::default() },
         columns: vec![column("Name", Some("ascending")), column("Last seen", None)],
         rows: vec![
-            UserRow { sessions: 2, ..row(word, "admin", "Administrator", Role::Admin, &[]) },
+            UserRow {
+                expires: Some(Moment::clock(NOW.plus_seconds(86_400), NOW)),
+                sessions: 2,
+                ..row(word, "admin", "Administrator", Role::Admin, &[])
+            },
             UserRow {
                 source: directory,
                 is_directorys_role: true,
@@ -117,6 +123,8 @@ pub fn user(word: &Word) -> UserPage {
         is_oneself: false,
         may_change: true,
         is_unused: false,
+        expiry: Some(("2030-01-31 12:00".to_owned(), Moment::clock(NOW.plus_seconds(86_400), NOW))),
+        is_expired: false,
         facts: vec![("Unix account", word("carol7"))],
         moments: vec![("Created", Moment::clock(NOW.plus_seconds(-90 * 86_400), NOW)), ("Last seen", ago(240))],
         groups: vec![belonging("vision", "local", true, true), belonging("gpu-users", "ldap", true, false)],
@@ -136,7 +144,9 @@ pub fn user_directory(word: &Word) -> UserPage {
         notice: None,
         error: Some(word("This is the last administrator who can sign in; make another user an administrator first.")),
         source: "ldap".to_owned(),
-        state: State::Disabled,
+        state: State::Expired,
+        expiry: Some(("2020-01-31 12:00".to_owned(), ago(3600))),
+        is_expired: true,
         role: Role::Admin,
         given_role: Role::User,
         facts: vec![("Unix uid (from the directory)", word("20001"))],

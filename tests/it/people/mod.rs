@@ -3,6 +3,7 @@
 
 mod access;
 mod accounts;
+mod expiry;
 mod groups;
 mod invitations;
 

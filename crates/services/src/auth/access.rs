@@ -206,6 +206,16 @@ impl Access {
         self.judge(Key::TokenSecret(secrets::digest(secret))).await
     }
 
+    /// Returns when the account of a token's owner expired, where that alone is why the token is rejected.
+    pub async fn expiry_of_owner(&self, secret: &str) -> Result<Option<Timestamp>> {
+        let (hash, now) = (hex::encode(secrets::digest(secret)), self.clock.now());
+        let Some(token) = self.db.find_token(&hash).await?.filter(|token| now < token.expires_at) else {
+            return Ok(None);
+        };
+        let owner = self.db.find_user(token.user).await?;
+        Ok(owner.and_then(|owner| owner.user.expired_before(now)))
+    }
+
     /// The login of this id, for requests that carry something bound to it.
     pub async fn by_login(&self, id: LoginId) -> Result<Option<Arc<Principal>>> {
         self.judge(Key::Login(id)).await
@@ -376,9 +386,10 @@ impl Access {
     ) -> Result<Option<CachedAccess>> {
         let account = self.db.find_user(user).await?.filter(|account| !account.user.is_closed());
         Ok(account.map(|account| CachedAccess {
+            // To the moment, whenever the account is disabled for it.
+            expires_at: account.user.expires_at.map_or(expires_at, |end| end.min(expires_at)),
             principal: Arc::new(Principal { user: account.user, theme: account.theme, credential }),
             login: None,
-            expires_at,
             used: Mutex::new(Used { at: used_at, written_at: used_at }),
         }))
     }

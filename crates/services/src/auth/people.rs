@@ -12,7 +12,7 @@ use lyceum_db::{
     people::UserChange,
     users::NewUser,
 };
-use lyceum_model::{Role, TokenId, User, UserId, Username, line};
+use lyceum_model::{Role, TokenId, User, UserId, Username, line, user::ExpiryChange};
 
 /// The longest display name, in characters.
 const MAX_NAME_LENGTH: usize = 128;
@@ -34,6 +34,7 @@ pub struct PersonChange {
     pub display_name: Option<String>,
     pub role: Option<Role>,
     pub disabled: Option<bool>,
+    pub expires_at: ExpiryChange,
     pub password: Option<String>,
 }
 
@@ -82,6 +83,9 @@ impl Access {
         administrator(actor)?;
         within_scopes(actor, target, change.role)?;
         objection(actor.id(), target, &change).map_or(Ok(()), Err)?;
+        if let Some(fault) = change.expires_at.fault(target.expires_at, self.clock.now()) {
+            return Err(Error::Field { field: "expires_at", code: "invalid_value", message: fault.to_owned() });
+        }
         let hash = match &change.password {
             Some(password) => Some(hashed(password).await?),
             None => None,
@@ -91,6 +95,7 @@ impl Access {
             display_name: new_name.as_deref(),
             role: change.role,
             disabled: change.disabled,
+            expires_at: change.expires_at,
             password_hash: hash.as_deref(),
         };
         if self.db.change_user(target.id, &change, self.by(actor)).await? {
@@ -162,13 +167,14 @@ impl Access {
 }
 
 pub(crate) const OWN_ACCOUNT: &str =
-    "you cannot change your own role or disable your own account; ask another administrator";
+    "you cannot change your own role, disable your own account or set when it expires; ask another administrator";
 
 /// Why this change of this account cannot be, if so.
 pub(crate) fn objection(actor: UserId, target: &User, change: &PersonChange) -> Option<Error> {
     let oneself = actor == target.id;
     let role = change.role.filter(|role| *role != target.given_role);
-    if oneself && (role.is_some() || change.disabled == Some(true)) {
+    let expires = change.expires_at.upon(target.expires_at) != target.expires_at;
+    if oneself && (role.is_some() || expires || change.disabled == Some(true)) {
         return Some(Error::NotAllowed(OWN_ACCOUNT));
     }
     if oneself && change.password.is_some() {
@@ -248,6 +254,8 @@ mod tests {
             role,
             given_role,
             disabled: false,
+            expires_at: None,
+            expired_at: None,
             absent_since: None,
             uid_number: None,
             groups: Vec::new(),
@@ -263,6 +271,7 @@ mod tests {
         let role = |role| PersonChange { role: Some(role), ..none() };
         let disable = PersonChange { disabled: Some(true), ..none() };
         let password = PersonChange { password: Some("a password of some length".to_owned()), ..none() };
+        let expiry = PersonChange { expires_at: ExpiryChange::At(Timestamp(1)), ..none() };
         let name = PersonChange { display_name: Some("x".to_owned()), ..none() };
         let local = user("local", Role::Operator, Role::Operator);
         let chief = user("ldap", Role::User, Role::Admin);
@@ -277,6 +286,9 @@ mod tests {
             (local.id, &local, &role(Role::User), false),
             (local.id, &local, &role(Role::Operator), true),
             (local.id, &local, &disable, false),
+            (local.id, &local, &expiry, false),
+            (somebody, &local, &expiry, true),
+            (somebody, &chief, &expiry, true),
             (local.id, &local, &password, false),
             (local.id, &local, &name, true),
             (somebody, &chief, &role(Role::Operator), false),

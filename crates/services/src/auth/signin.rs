@@ -71,7 +71,7 @@ impl Access {
 
     /// `how` is for the audit log.
     async fn open_login(&self, session: &Session, user: UserId, from: IpAddr, how: &str) -> Result<Arc<Principal>> {
-        let closed = || Error::refused("the account is disabled or absent");
+        let closed = || Error::refused("the account is disabled, expired or absent");
         let account = self.db.find_user(user).await?.ok_or_else(closed)?;
         let now = self.clock.now();
         let login = Login {

@@ -283,6 +283,8 @@ mod tests {
             role,
             given_role: role,
             disabled: false,
+            expires_at: None,
+            expired_at: None,
             absent_since: None,
             uid_number: None,
             groups: groups.iter().map(|name| (*name).to_owned()).collect(),

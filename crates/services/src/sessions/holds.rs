@@ -100,7 +100,12 @@ impl Sessions {
 
     /// Ends an attempt in its owner's name, as something that they ordered says.
     pub async fn end_by_itself(&self, session: &Session, why: &str) -> Result<()> {
-        let (now, reason) = (self.clock.now(), EndReason::StoppedByOwner);
+        self.end_because(session, EndReason::StoppedByOwner, why).await
+    }
+
+    /// Asks for the end of a session or an attempt that no user stopped; `why` is for its owner.
+    pub async fn end_because(&self, session: &Session, reason: EndReason, why: &str) -> Result<()> {
+        let now = self.clock.now();
         let waited = self.db.end_waiting(session.id, reason, &[], now, why, None).await?;
         if waited {
             self.forget(session.id);

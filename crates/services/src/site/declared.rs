@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use lyceum_model::{Role, Timestamp, announcement::Level};
+use lyceum_model::{Role, Timestamp, announcement::Level, user::ExpiryChange};
 
 /// The declared state of a site. Everything that is omitted stays as it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -111,6 +111,10 @@ pub struct SiteUser {
     /// Whether the account is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
+    /// When the account expires. Omitted: as it is. Null: it does not expire.
+    #[serde(default, skip_serializing_if = "ExpiryChange::is_keep")]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub expires_at: ExpiryChange,
     /// The limits that are set for this user alone, by quota field.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, SiteLimit>>)]

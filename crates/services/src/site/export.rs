@@ -11,7 +11,7 @@ use lyceum_db::{
     quotas::{Level, SetLimit},
     site::{SiteGroupState, SiteState},
 };
-use lyceum_model::{UserId, quota::Kind};
+use lyceum_model::{UserId, quota::Kind, user::ExpiryChange};
 
 /// The file that declares this state.
 #[must_use]
@@ -23,6 +23,7 @@ pub fn export(state: &SiteState) -> Site {
         display_name: (user.is_local() && !user.display_name.is_empty()).then(|| user.display_name.clone()),
         role: Some(user.given_role),
         disabled: Some(user.disabled),
+        expires_at: user.expires_at.map_or(ExpiryChange::Keep, ExpiryChange::At),
         quota: limits(state.limits_at(Level::User(user.id)), Kind::Each),
     });
     let groups = state.groups.iter().filter_map(|group| exported(group, state, &names));

@@ -29,7 +29,7 @@ use lyceum_model::{
     Announcement, AnnouncementId, FieldError, GroupId, Timestamp, User, UserId, Username,
     announcement::Draft,
     quota::{Change, Kind},
-    user::canonical_name,
+    user::{ExpiryChange, canonical_name},
 };
 
 /// What a change does.
@@ -186,7 +186,13 @@ impl<'a> Plan<'a> {
             self.fault("complete".to_owned(), "own_account", format!("{OWN_ACCOUNT}. List ‘{}’.", user.name));
             return;
         }
-        let step = Step::ChangeUser { id: user.id, display_name: None, role: None, disabled: Some(true) };
+        let step = Step::ChangeUser {
+            id: user.id,
+            display_name: None,
+            role: None,
+            disabled: Some(true),
+            expires_at: ExpiryChange::Keep,
+        };
         let (action, name) = (Action::Change, user.name.to_string());
         let change = PlannedChange { action, kind: "user", name, group: None, detail: "disabled=yes, was no".into() };
         if self.rules.prune {
@@ -223,14 +229,20 @@ impl<'a> Plan<'a> {
         self.names.insert(id, name.to_string());
         let told = if shown.is_empty() { String::new() } else { format!("; display_name={shown}") };
         let disabled = user.disabled == Some(true);
-        let detail = format!("role={}{told}{}", role.as_str(), if disabled { "; disabled=yes" } else { "" });
+        let end = user.expires_at.upon(None);
+        if let Some(fault) = user.expires_at.fault(None, self.rules.now) {
+            self.fault(format!("{place}.expires_at"), "invalid_value", fault);
+        }
+        let expiry = end.map(|end| format!("; expires_at={end}")).unwrap_or_default();
+        let detail = format!("role={}{told}{}{expiry}", role.as_str(), if disabled { "; disabled=yes" } else { "" });
         self.add(Action::Add, "user", name.as_str(), None, detail);
         let (shown_name, expires_at) = (name.to_string(), invitation.expires_at);
         self.step(Step::AddUser { id, name, display_name: shown, role, invitation }, place);
-        if disabled {
-            let step = Step::ChangeUser { id, display_name: None, role: None, disabled: Some(true) };
-            self.step(step, place);
-        } else {
+        if disabled || end.is_some() {
+            let (disabled, expires_at) = (disabled.then_some(true), user.expires_at);
+            self.step(Step::ChangeUser { id, display_name: None, role: None, disabled, expires_at }, place);
+        }
+        if !disabled {
             self.invitations.push(NewInvitation { name: shown_name.clone(), secret, expires_at });
         }
         self.user_limits(place, user, id, &shown_name);
@@ -249,12 +261,15 @@ impl<'a> Plan<'a> {
         };
         let role = user.role.filter(|role| *role != stored.given_role);
         let disabled = user.disabled.filter(|disabled| *disabled != stored.disabled);
+        let expiry = user.expires_at.upon(stored.expires_at);
+        let expires_at = if expiry == stored.expires_at { ExpiryChange::Keep } else { user.expires_at };
         let none = PersonChange::default;
         // One by one, so that each objection names its field.
         let singles = [
             ("display_name", PersonChange { display_name: shown.clone(), ..none() }),
             ("role", PersonChange { role, ..none() }),
             ("disabled", PersonChange { disabled, ..none() }),
+            ("expires_at", PersonChange { expires_at, ..none() }),
         ];
         let before = self.faults.len();
         for (field, change) in singles {
@@ -262,16 +277,29 @@ impl<'a> Plan<'a> {
                 self.fault(format!("{place}.{field}"), "not_allowed", error.to_string());
             }
         }
-        if before == self.faults.len() && (shown.is_some() || role.is_some() || disabled.is_some()) {
+        if let Some(fault) = expires_at.fault(stored.expires_at, self.rules.now) {
+            self.fault(format!("{place}.expires_at"), "invalid_value", fault);
+        }
+        if disabled == Some(false)
+            && let Some(end) = expiry.filter(|end| *end <= self.rules.now)
+        {
+            self.fault(format!("{place}.disabled"), "not_allowed", lyceum_db::Error::Expired(end).to_string());
+        }
+        let changes = shown.is_some() || role.is_some() || disabled.is_some() || !expires_at.is_keep();
+        if before == self.faults.len() && changes {
+            let moment = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
             let words = [
                 shown.as_ref().map(|name| format!("display_name={name}, was {}", stored.display_name)),
                 role.map(|role| format!("role={}, was {}", role.as_str(), stored.given_role.as_str())),
                 disabled.map(|disabled| format!("disabled={}, was {}", word(disabled), word(!disabled))),
+                (!expires_at.is_keep())
+                    .then(|| format!("expires_at={}, was {}", moment(expiry), moment(stored.expires_at))),
             ];
             let detail = words.into_iter().flatten().collect::<Vec<_>>().join("; ");
             self.add(Action::Change, "user", stored.name.as_str(), None, detail);
-            let lowers = disabled == Some(true) || role.is_some_and(|role| role < stored.given_role);
-            let step = Step::ChangeUser { id: stored.id, display_name: shown, role, disabled };
+            let ends = disabled == Some(true) || matches!(expires_at, ExpiryChange::At(_));
+            let lowers = ends || role.is_some_and(|role| role < stored.given_role);
+            let step = Step::ChangeUser { id: stored.id, display_name: shown, role, disabled, expires_at };
             if lowers {
                 self.lowering.push((step, place.to_owned()));
             } else {

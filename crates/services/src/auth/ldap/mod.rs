@@ -400,7 +400,7 @@ pub(super) fn chain(err: &dyn std::error::Error) -> String {
 pub(super) fn known(arrival: ArrivalOutcome, name: &Username) -> super::Result<UserId> {
     match arrival {
         ArrivalOutcome::Known(id) => Ok(id),
-        ArrivalOutcome::Disabled => Err(AuthError::refused(format!("{name} is disabled in the portal"))),
+        ArrivalOutcome::Disabled => Err(AuthError::refused(format!("{name} is disabled or expired in the portal"))),
         ArrivalOutcome::NameTaken => Err(AuthError::refused(format!(
             "the name {name} belongs to another user of the portal; an administrator can link them (lyceum admin user \
              link {name})"
