@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import * as browser from "./browser.mjs";
-import { addUser, ask, startPortal, until } from "./portal.mjs";
+import { addUser, ask, lyceum, startPortal, until } from "./portal.mjs";
 
 let chromium, portal, chief, mia, eve;
 
@@ -166,6 +166,63 @@ test("somebody's session is stopped from their page, and the account is closed",
   await check("user-disabled");
   await eves.page.goto(portal.url);
   await eves.page.getByRole("heading", { name: "Sign in" }).waitFor();
+  await page.getByRole("button", { name: "Enable" }).click();
+  await page.getByText("Account enabled.").waitFor();
+  browser.assertNoFaults(chief, [/status of 422/]);
+});
+
+test("an account ends at its date, and is opened again", async () => {
+  const eves = await browser.visit(chromium, portal);
+  await browser.signIn(eves, eve);
+  await browser.isSignedIn(eves);
+  const { page } = chief;
+  await page.goto(`${portal.url}/admin/users/${eve.name}`);
+  const setEnd = async (text) => {
+    await page.getByLabel("End of the account").fill(text);
+    await page.getByRole("button", { name: "Set end" }).click();
+  };
+  await setEnd("next week");
+  await page.getByText("Enter a time in UTC", { exact: false }).waitFor();
+  await setEnd(new Date(Date.now() + 86_400_000).toISOString().slice(0, 16).replace("T", " "));
+  await page.getByText("End of the account changed.").waitFor();
+  await check("user-expiring");
+  await page.goto(`${portal.url}/admin/users?state=expiring`);
+  await page.getByRole("link", { name: eve.name }).waitFor();
+  await check("users-expiring");
+  await eves.page.goto(portal.url);
+  await eves.page.getByText("Your account ends", { exact: false }).waitFor();
+  await photographed(eves.page, "home-expiring");
+
+  const session = await ask(portal, eve.name, "/sessions", {
+    method: "POST",
+    body: { app: "terminal", name: "until-the-end", resources: { cpus: 1 } },
+  });
+  lyceum(portal, ["admin", "user", "expire", eve.name, "--until", "1s"]);
+  await page.goto(`${portal.url}/admin/users/${eve.name}`);
+  await until(
+    async () => {
+      await page.reload();
+      return await page.getByText("The account ended", { exact: false }).isVisible();
+    },
+    60,
+    "the end of the account",
+  );
+  await check("user-expired");
+  await until(
+    async () => {
+      await page.reload();
+      return /Stopped/.test(await browser.card(page, "until-the-end").first().innerText());
+    },
+    60,
+    `the end of session ${session.id}`,
+  );
+  await eves.page.goto(portal.url);
+  await eves.page.getByRole("heading", { name: "Sign in" }).waitFor();
+  await page.goto(`${portal.url}/admin/users?state=expired`);
+  await page.getByRole("link", { name: eve.name }).click();
+  assert.equal(await page.getByRole("button", { name: "Enable" }).count(), 0);
+  await setEnd("");
+  await page.getByText("End of the account changed.").waitFor();
   await page.getByRole("button", { name: "Enable" }).click();
   await page.getByText("Account enabled.").waitFor();
   browser.assertNoFaults(chief, [/status of 422/]);
