@@ -278,17 +278,17 @@ pub async fn set_expiry(
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response> {
-    let expires_at = match form.get("until").trim() {
-        "" => ExpiryChange::Never,
-        text => match parse_day_or_moment(text) {
-            Some(moment) => ExpiryChange::At(moment),
-            None => {
-                let user = named(&portal, &name).await?;
-                let message = "Enter a time in UTC, as 2030-01-31 or 2030-01-31 12:00.";
-                let error = Error::field("until", "invalid_value", message);
-                return again(&portal, &admin, &headers, &user, error).await;
-            }
-        },
+    let text = form.get("until").trim();
+    let entered = (!text.is_empty()).then(|| parse_day_or_moment(text));
+    let expires_at = match entered {
+        None => ExpiryChange::Never,
+        Some(Some(moment)) => ExpiryChange::At(moment),
+        Some(None) => {
+            let user = named(&portal, &name).await?;
+            let message = "Enter a time in UTC, as 2030-01-31 or 2030-01-31 12:00.";
+            let error = Error::field("until", "invalid_value", message);
+            return again(&portal, &admin, &headers, &user, error).await;
+        }
     };
     change(&portal, &admin, &headers, &name, PersonChange { expires_at, ..PersonChange::default() }, "expiry").await
 }
