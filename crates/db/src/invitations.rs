@@ -61,9 +61,9 @@ macro_rules! pending {
     ($which:literal) => {
         concat!(
             "SELECT groups.id AS group_id, groups.name AS group_name, users.name AS name, invited_by,
-                 group_invitations.created_at AS created_at, expires_at
+                 group_invitations.created_at AS created_at, group_invitations.expires_at AS expires_at
              FROM group_invitations JOIN groups ON groups.id = group_id JOIN users ON users.id = user_id
-             WHERE declined_at IS NULL AND expires_at > $2
+             WHERE declined_at IS NULL AND group_invitations.expires_at > $2
                  AND role = 'user' AND COALESCE(directory_role, 'user') = 'user' AND ",
             $which
         )
