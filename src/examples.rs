@@ -51,6 +51,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "session start jupyter --gpus 1 --cpus 8 --memory 48GiB --duration 4h --wait",
             "session start tensorboard --log-directory '~/runs'",
+            "session start --preset 'two GPUs' --duration 8h",
         ],
     ),
     ("session list", &["session list --all", "session list --columns id,name,state,resources.gpus"]),
@@ -67,12 +68,16 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("session log", &["session log 4f09c2e7 --tail 50", "session log 4f09c2e7 --follow"]),
     ("session open", &["session open resnet"]),
     ("session wait", &["session wait 4f09c2e7 --timeout 5m", "session wait 4f09c2e7 --ended"]),
+    ("preset list", &["preset list", "preset list --columns id,name,kind,group"]),
+    ("preset show", &["preset show nightly"]),
+    ("preset delete", &["preset delete nightly"]),
     // Jobs.
     (
         "job submit",
         &[
             "job submit --gpus 1 --time-limit 12h --name resnet -- python train.py --epochs 90",
             "job submit --script train.sh --tag paper --wait --timeout 2h",
+            "job submit --preset nightly --env SEED=8",
         ],
     ),
     ("job list", &["job list --state ended --tag paper", "job list --columns name,state,exit_code -o csv"]),

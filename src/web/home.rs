@@ -19,6 +19,7 @@ use super::{
         paging::Part,
     },
     page::{Nav, Page},
+    presets,
     sessions::cards,
     settings,
     views::{EnvironmentBanner, Home, InvitationRow, JobRow, Meter, Moment},
@@ -85,6 +86,7 @@ pub async fn page(
         storage: cards::storage_note(&standing),
         single_user: portal.single_user.clone(),
         environment: banner(&portal),
+        presets: presets::pages::starts(&portal, &user).await?,
         live: live
             .items
             .iter()

@@ -33,6 +33,7 @@ mod openapi;
 mod packages;
 pub mod page;
 mod people;
+mod presets;
 pub mod probe;
 mod quotas;
 mod registry_credentials;
@@ -84,6 +85,7 @@ use crate::{
     model::{Clock, Timestamp},
     models::Models,
     notifications::Notifications,
+    presets::Presets,
     runs::Runs,
     sessions::Sessions,
     sweeps::Sweeps,
@@ -112,6 +114,7 @@ pub struct Portal {
     pub gateway: Gateway,
     pub files: Arc<Files>,
     pub runs: Arc<Runs>,
+    pub presets: Presets,
     pub trash: Trash,
     /// The Unix account that everything runs as, where the portal is not root.
     pub single_user: Option<String>,
@@ -182,6 +185,7 @@ impl Portal {
             clock: sessions.clock.clone(),
             access,
             config,
+            presets: Presets::new(sessions.db.clone(), sessions.clock.clone()),
             metrics: Metrics::with_waits_of(&sessions),
             since: sessions.clock.now(),
             sweeps: Sweeps::new(jobs.clone(), sessions.clone(), runs.clone(), datasets.clone(), models.clone()),
@@ -252,6 +256,9 @@ fn api() -> Api {
         .routes(routes!(images::suggestions))
         .routes(routes!(images::storage::find))
         .routes(routes!(images::storage::clean))
+        .and(&scopes::PRESETS)
+        .routes(routes!(presets::list, presets::create))
+        .routes(routes!(presets::find, presets::change, presets::remove))
         .and(&scopes::ADMISSION)
         .routes(routes!(sessions::admission))
         .and(&scopes::SESSIONS)
@@ -408,6 +415,8 @@ fn pages() -> Pages {
         .get("/sessions", sessions::list::page)
         .get("/sessions/new", sessions::form::page)
         .post("/sessions", sessions::form::start)
+        .post("/sessions/presets", sessions::form::save_preset)
+        .post("/presets/{id}/start", presets::pages::start)
         .post("/sessions/selection", selection::sessions)
         .get("/sessions/{id}", sessions::show::page)
         .get("/sessions/{id}/card", sessions::show::fragment)

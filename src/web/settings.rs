@@ -24,6 +24,7 @@ use super::{
     login::ClientAddress,
     notifications, packages,
     page::{Nav, Page, Theme},
+    presets,
     registry_credentials,
     views::{self, FieldError, InvitationRow, Moment, OwnGroup, ScopeChoice, Settings, TokenRow, source_word},
 };
@@ -64,6 +65,8 @@ pub(super) fn pages(others: Pages) -> Pages {
         .post("/settings/sign-out-everywhere", sign_out_everywhere)
         .post("/settings/registry-credentials", registry_credentials::save_by_form)
         .post("/settings/registry-credentials/{registry}/remove", registry_credentials::remove_by_form)
+        .post("/settings/presets/{id}", presets::pages::change)
+        .post("/settings/presets/{id}/remove", presets::pages::remove_by_form)
         .post("/settings/notifications", notifications::save)
         .post("/settings/notifications/test", notifications::save_test)
         .post("/settings/theme", set_theme)
@@ -89,6 +92,8 @@ fn notice(done: &str) -> Option<&'static str> {
         "notifications" => "Your notification settings were saved.",
         "registry" => "The credentials were saved.",
         "registry_removed" => "The credentials were removed. Images that were pulled with them stay.",
+        "preset" => "The preset was saved.",
+        "preset_removed" => "The preset was deleted. What was started with it continues.",
         "test" => "A test notification was sent.",
         "accepted" => "You have joined the group.",
         "declined" => "You have declined the invitation. Managers of the group cannot repeat it for a week.",
@@ -265,6 +270,7 @@ async fn view(portal: &Portal, user: &CurrentUser, visit: &PageParams) -> Result
             })
             .collect(),
         more_groups: groups.more,
+        presets: presets::pages::section(portal, user).await?,
         registries: registry_credentials::section(portal, user, now).await?,
         told: views::NotificationForm::new(
             portal.notifications.overview(&principal.user).await?,

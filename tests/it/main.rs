@@ -43,6 +43,7 @@ mod notifications;
 mod pages;
 mod people;
 mod portal;
+mod presets;
 mod proxy;
 mod quota_pages;
 mod quotas;

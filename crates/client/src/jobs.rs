@@ -108,6 +108,9 @@ pub struct Submit {
     /// The time limit, such as 90m, 2h or 1d
     #[arg(long, value_parser = duration)]
     pub time_limit: Option<i64>,
+    /// A preset, by name or id, which gives what is omitted here
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
     /// The name
     #[arg(long)]
     pub name: Option<String>,
@@ -216,7 +219,7 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
     let json = arguments.output.is_json();
     match arguments.command {
         JobCommand::Submit(submit) => {
-            if submit.command.is_empty() && submit.script.is_none() {
+            if submit.command.is_empty() && submit.script.is_none() && submit.preset.is_none() {
                 return Err(Error::Usage("nothing to run: use `-- COMMAND` or `--script FILE`".to_owned()));
             }
             let asked = request(api, &submit).await?;
@@ -295,6 +298,7 @@ pub(super) fn body(submit: &Submit) -> Result<Value> {
         std::fs::read_to_string(path)
             .map_err(|error| Error::Usage(format!("{} cannot be read as a script: {error}", path.display())))
     });
+    put("preset", submit.preset.clone().map(Value::from));
     put("script", script.transpose()?.map(Value::from));
     let words = (!submit.command.is_empty()).then(|| json!(submit.command));
     put(if submit.script.is_some() { "arguments" } else { "command" }, words);

@@ -16,6 +16,7 @@ mod log;
 mod manage;
 mod models;
 mod output;
+mod presets;
 mod quota;
 mod raw;
 mod resources;
@@ -49,6 +50,7 @@ pub use jobs::JobArguments;
 use lyceum_model::{Clock, SessionState, time::parse_duration};
 pub use models::ModelArguments;
 pub use output::{Columns, Format, Output};
+pub use presets::PresetArguments;
 pub use quota::QuotaArguments;
 pub use raw::ApiArguments;
 pub use resources::{Size, SlurmChoice};
@@ -117,8 +119,12 @@ pub enum SessionCommand {
 
 #[derive(Args, Debug)]
 pub struct Start {
-    /// jupyter, tensorboard, model, terminal …
-    pub app: String,
+    /// jupyter, tensorboard, model, terminal …; may be omitted with a preset that names one
+    #[arg(required_unless_present = "preset")]
+    pub app: Option<String>,
+    /// A preset, by name or id, which gives what is omitted here
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
     #[command(flatten)]
     pub size: Size,
     #[command(flatten)]
@@ -197,6 +203,9 @@ pub enum Command {
     /// Submit, list, follow, wait for, pause, stop and delete sweeps
     #[command(visible_alias = "sweeps")]
     Sweep(SweepArguments),
+    /// List, show and delete presets: saved requests for sessions and jobs
+    #[command(visible_alias = "presets")]
+    Preset(PresetArguments),
     /// List the GPUs and their use
     #[command(visible_alias = "gpus")]
     Gpu(GpuArguments),
@@ -243,6 +252,7 @@ impl Command {
             },
             Self::Dataset(command) => command.parts(),
             Self::Files(arguments) => arguments.parts(),
+            Self::Preset(arguments) => arguments.parts(),
             Self::Gpu(arguments) => arguments.parts(),
             Self::Image(arguments) => arguments.parts(),
             Self::Usage(UsageArguments { output, columns, .. }) => (output, Some(columns)),
@@ -305,6 +315,7 @@ async fn ask(
         Command::Dataset(command) => datasets::run(&open()?, command, json, out).await,
         Command::Files(arguments) => files::run(&open()?, arguments, out).await,
         Command::Sweep(arguments) => sweeps::run(&open()?, arguments, out).await,
+        Command::Preset(arguments) => presets::run(&open()?, arguments, out).await,
         Command::Gpu(arguments) => gpus::run(&open()?, &arguments, out).await,
         Command::Image(arguments) => images::run(&open()?, arguments, out).await,
         Command::Quota(arguments) => quota::run(&open()?, &arguments, out).await,
@@ -443,7 +454,8 @@ fn body(start: &Start) -> Value {
     let mut put = |key: &str, value: Option<Value>| {
         body.extend(value.map(|value| (key.to_owned(), value)));
     };
-    put("app", Some(json!(start.app)));
+    put("app", start.app.clone().map(Value::from));
+    put("preset", start.preset.clone().map(Value::from));
     put("name", start.name.clone().map(Value::from));
     put("group", start.group.clone().map(Value::from));
     put("profile", start.size.profile.clone().map(Value::from));

@@ -373,6 +373,16 @@ pub fn images(images: &[Value]) -> String {
     columns(&std::iter::once(head.to_vec()).chain(images.iter().map(row)).collect::<Vec<_>>())
 }
 
+/// The presets that one can use.
+pub fn presets(presets: &[Value]) -> String {
+    if presets.is_empty() {
+        return "no presets\n".to_owned();
+    }
+    let head = ["NAME", "KIND", "GROUP", "ID"].map(str::to_owned);
+    let row = |one: &Value| ["name", "kind", "group", "id"].map(|key| harmless(one[key].as_str().unwrap_or("-"))).to_vec();
+    columns(&std::iter::once(head.to_vec()).chain(presets.iter().map(row)).collect::<Vec<_>>())
+}
+
 /// The registries that one has saved credentials for.
 pub fn registry_credentials(saved: &[Value]) -> String {
     if saved.is_empty() {

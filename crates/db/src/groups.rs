@@ -360,7 +360,7 @@ pub(super) async fn remove(mut tx: Tx<'_>, group: GroupId, by: ChangedBy<'_>) ->
         .first()
         .await?;
     let Some((name,)) = name else { return Ok(false) };
-    for table in ["group_members", "group_managers", "group_invitations", "counted_sessions"] {
+    for table in ["group_members", "group_managers", "group_invitations", "counted_sessions", "presets"] {
         let sql = format!("DELETE FROM {table} WHERE group_id = $1");
         tx.query(AssertSqlSafe(sql)).bind(&group).execute().await?;
     }

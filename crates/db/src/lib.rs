@@ -40,6 +40,7 @@ pub mod outlook;
 pub mod people;
 #[cfg(test)]
 mod plans;
+pub mod presets;
 pub mod quota_table;
 pub mod quotas;
 pub mod refusals;

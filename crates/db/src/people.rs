@@ -409,6 +409,7 @@ pub(super) async fn remove_account(mut tx: Tx<'_>, id: UserId, by: ChangedBy<'_>
         "notifications",
         "notification_events",
         "registry_credentials",
+        "presets",
     ];
     for table in theirs {
         let sql = format!("DELETE FROM {table} WHERE user_id = $1");

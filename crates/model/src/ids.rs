@@ -91,6 +91,10 @@ id!(
     DiagnosticsId
 );
 id!(
+    /// A saved request for a session or a job.
+    PresetId
+);
+id!(
     /// An API token; the secret itself is never stored.
     TokenId
 );

@@ -30,6 +30,7 @@ pub mod maintenance;
 pub mod modules;
 pub mod node_list;
 pub mod notification;
+pub mod preset;
 pub mod queue;
 pub mod quota;
 pub mod records;
@@ -57,13 +58,14 @@ pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatc
 pub use group::{Group, GroupName, Invitation};
 pub use ids::{
     AnnouncementId, DatasetId, DiagnosticsId, GroupId, IdPart, JobId, LoginId, ModelId, ModelTestId, NotAnId,
-    NotificationId, RunId, SessionId, SweepId, TokenId, UserId,
+    NotificationId, PresetId, RunId, SessionId, SweepId, TokenId, UserId,
 };
 pub use inventory::Inventory;
 pub use job::Job;
 pub use loops::Loops;
 pub use machines::Machines;
 pub use maintenance::Maintenance;
+pub use preset::Preset;
 pub use queue::{Queue, QueueId};
 pub use reservation::Reservation;
 pub use resources::{Capacity, Resources};

@@ -18,6 +18,7 @@ pub mod journal;
 pub mod lifecycle;
 pub mod models;
 pub mod notifications;
+pub mod presets;
 pub mod retention;
 pub mod runs;
 pub mod scheduler;

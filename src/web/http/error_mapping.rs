@@ -4,7 +4,7 @@
 
 use super::error::Error;
 use crate::{
-    announcements, auth, cluster, datasets, db, diagnostics, images, jobs, models, notifications, proxy, runs,
+    announcements, auth, cluster, datasets, db, diagnostics, images, jobs, models, notifications, presets, proxy, runs,
     scheduler, sessions, site, sweeps, web::views::as_sentence,
 };
 
@@ -88,6 +88,18 @@ impl From<sessions::Error> for Error {
             sessions::Error::Scheduler(err) => err.into(),
             sessions::Error::Log(_) => Self::internal(err),
             sessions::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<presets::Error> for Error {
+    fn from(err: presets::Error) -> Self {
+        match err {
+            presets::Error::NotFound => Self::not_found(),
+            presets::Error::Invalid(faults) => Self::invalid(faults),
+            presets::Error::Forbidden(sentence) => Self::forbidden(as_sentence(sentence)),
+            presets::Error::Stale => Self::stale(),
+            presets::Error::Db(err) => err.into(),
         }
     }
 }

@@ -19,9 +19,11 @@ use crate::{
     model::{
         JobId,
         hold::{Needs, Prerequisite},
+        preset::PresetKind,
         quota::Class,
     },
-    sessions::StartRequest,
+    presets::SavedRequest,
+    sessions::{Options, StartRequest},
     sweeps::SweepRequest,
     web::{
         Portal,
@@ -31,9 +33,10 @@ use crate::{
             extract::{CurrentUser, Form, Query},
         },
         page::{Nav, Page},
+        presets::pages as presets,
         sessions::{cards, form as sessions},
         views::{
-            AdmissionPreview, EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SlurmFields,
+            AdmissionPreview, EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SeveralForm, SlurmFields,
             SlurmForm, WorkForm,
         },
     },
@@ -42,10 +45,11 @@ use crate::{
 /// What a new script begins with.
 const SCRIPT: &str = "#!/bin/bash\nset -e\n";
 
-/// `?from=` an earlier job, `?after=` one that it is to follow; the rest is what [`sessions::Offered`] names.
+/// `?preset=` a saved request, `?from=` an earlier job, `?after=` one that it is to follow; the rest is what [`sessions::Offered`] names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prefill {
+    preset: Option<String>,
     from: Option<String>,
     after: Option<String>,
     partition: Option<String>,
@@ -67,7 +71,19 @@ pub async fn page(
     let mut form = sessions::defaults(&portal, &standing, Class::Job);
     form.environment.clear();
     let mut work = WorkForm { script: SCRIPT.to_owned(), ..WorkForm::default() };
-    let mut copy_of = None;
+    let (mut copy_of, mut preset, mut errors) = (None, String::new(), Vec::new());
+    if let Some(text) = &prefill.preset {
+        let (found, saved) = presets::asked(&portal, &user, PresetKind::Job, text).await?;
+        if let SavedRequest::Job(asked) = saved {
+            presets::fill(&mut form, &shared_fields(&asked));
+            work = work_of(asked.clone());
+            // What the preset names may no longer exist.
+            if let Err(error) = portal.jobs.rehearse(user.actor(), asked).await.map_err(Error::from) {
+                errors = sessions::faults_beside_fields(&error, &form);
+            }
+        }
+        preset = found.id.to_string();
+    }
     if let Some(id) = prefill.from.as_deref().and_then(|id| id.parse::<JobId>().ok()) {
         let job = portal.jobs.find(user.actor(), id).await?;
         let like = portal.jobs.request_like(user.actor(), &job).await?;
@@ -86,8 +102,9 @@ pub async fn page(
     }
     let Prefill { partition, gpus, gpu_model, cpus, memory, duration, .. } = prefill;
     sessions::Offered { partition, gpus, gpu_model, cpus, memory, duration }.fill(&mut form);
-    let mut view = view(&portal, &user, &headers, &standing, (form, work), Vec::new()).await?;
+    let mut view = view(&portal, &user, &headers, &standing, (form, work), errors).await?;
     view.copy_of = copy_of;
+    view.presets.chosen = preset;
     if let Ok(asked) =
         request(&view.form, &WorkForm { is_script: true, script: "true".to_owned(), ..WorkForm::default() })
         && let Ok(dry_run) = portal.jobs.rehearse(user.actor(), asked).await
@@ -105,26 +122,7 @@ pub async fn submit(
     fields: Form,
 ) -> Result<Response> {
     let form = sessions::read(&fields);
-    let work = WorkForm {
-        is_script: fields.get("work") == "script",
-        command: fields.get("command").to_owned(),
-        script: fields.get("script").to_owned(),
-        tags: fields.get("tags").trim().to_owned(),
-        variables: fields.get("variables").to_owned(),
-        retries: fields.get("retries").trim().to_owned(),
-        retry_wait: fields.get("retry_wait_seconds").trim().to_owned(),
-        after: fields.get("after").trim().to_owned(),
-        needs: fields.get("needs").to_owned(),
-        several: several::read(&fields),
-        slurm: portal.sessions.scheduler.has_queue().then(|| SlurmForm {
-            sbatch: fields.get("sbatch") == "yes",
-            nodes: fields.get("nodes").trim().to_owned(),
-            tasks_per_node: fields.get("tasks_per_node").trim().to_owned(),
-        }),
-        arguments: fields.get("arguments").trim().to_owned(),
-        login_shell: fields.get("login_shell") == "yes",
-        live: Vec::new(),
-    };
+    let work = read_work(&portal, &fields);
     let submitted = match request(&form, &work) {
         Ok(mut request) => {
             let key = Some(form.idempotency_key.as_str()).filter(|key| !key.is_empty());
@@ -167,13 +165,89 @@ pub async fn submit(
     Ok(error.with_page(Page(view)).into_response())
 }
 
+/// What the form has besides the one of sessions.
+fn read_work(portal: &Portal, fields: &Form) -> WorkForm {
+    WorkForm {
+        is_script: fields.get("work") == "script",
+        command: fields.get("command").to_owned(),
+        script: fields.get("script").to_owned(),
+        tags: fields.get("tags").trim().to_owned(),
+        variables: fields.get("variables").to_owned(),
+        retries: fields.get("retries").trim().to_owned(),
+        retry_wait: fields.get("retry_wait_seconds").trim().to_owned(),
+        after: fields.get("after").trim().to_owned(),
+        needs: fields.get("needs").to_owned(),
+        several: several::read(fields),
+        slurm: portal.sessions.scheduler.has_queue().then(|| SlurmForm {
+            sbatch: fields.get("sbatch") == "yes",
+            nodes: fields.get("nodes").trim().to_owned(),
+            tasks_per_node: fields.get("tasks_per_node").trim().to_owned(),
+        }),
+        arguments: fields.get("arguments").trim().to_owned(),
+        login_shell: fields.get("login_shell") == "yes",
+        live: Vec::new(),
+    }
+}
+
+/// `POST /jobs/presets`
+pub async fn save_preset(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    fields: Form,
+) -> Result<Response> {
+    let form = sessions::read(&fields);
+    let work = read_work(&portal, &fields);
+    let saved = if work.several.is_asked() {
+        let message = "a preset of this form stores one job; clear the fields of the array or sweep";
+        Err(Error::field("array", "not_available", message))
+    } else {
+        match request(&form, &work) {
+            Ok(request) => presets::save(&portal, &user, &fields, SavedRequest::Job(request)).await,
+            Err(faults) => Err(Error::invalid(faults)),
+        }
+    };
+    let error = match saved {
+        Ok(preset) => return Ok(Redirect::to(&format!("/jobs/new?preset={}", preset.id)).into_response()),
+        Err(error) if error.is_for_the_form() => error,
+        Err(error) => return Err(error),
+    };
+    let errors = sessions::faults_beside_fields(&error, &form);
+    let standing = portal.sessions.standing(user.id()).await?;
+    let mut view = view(&portal, &user, &headers, &standing, (form, work), errors).await?;
+    view.presets.name = fields.get("preset_name").chars().take(200).collect();
+    Ok(error.with_page(Page(view)).into_response())
+}
+
+/// What a request for a job has in common with one for a session.
+fn shared_fields(asked: &JobRequest) -> StartRequest {
+    StartRequest {
+        name: asked.name.clone(),
+        profile: asked.profile.clone(),
+        resources: asked.resources.clone(),
+        environment: asked.environment.clone(),
+        image: asked.image.clone(),
+        modules: asked.modules.clone(),
+        working_directory: asked.working_directory.clone(),
+        group: asked.group.clone(),
+        duration_seconds: asked.time_limit_seconds,
+        slurm: asked.slurm.clone(),
+        options: Options { log_directory: asked.log_directory.clone(), ..Options::default() },
+        ..StartRequest::default()
+    }
+}
+
 /// What an earlier job ran, as the form shows it.
 fn work_of(like: JobRequest) -> WorkForm {
     let variables = like.variables.unwrap_or_default();
     let lines = variables.iter().map(|(name, value)| format!("{name}={value}"));
     let argv = like.command.unwrap_or_default();
     let arguments = like.arguments.unwrap_or_default();
+    let after = like.after.unwrap_or_default();
     WorkForm {
+        after: after.iter().map(|one| one.job.to_string()).collect::<Vec<_>>().join(" "),
+        needs: after.first().map(|one| one.needs.as_str().to_owned()).unwrap_or_default(),
+        several: SeveralForm { array: like.array.unwrap_or_default(), ..SeveralForm::default() },
         is_script: like.script.is_some(),
         arguments: shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default(),
         login_shell: like.login_shell.unwrap_or(false),
@@ -310,6 +384,7 @@ async fn view(
         errors,
         verdict: None,
         copy_of: None,
+        presets: presets::choices(portal, user, PresetKind::Job).await?,
         base_url: portal.portal_origin(headers),
     })
 }

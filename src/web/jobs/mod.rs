@@ -371,8 +371,9 @@ pub async fn submit(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     IdempotencyKey(key): IdempotencyKey,
-    Json(mut request): Json<JobRequest>,
+    Json(request): Json<JobRequest>,
 ) -> Result<Created<JobView>> {
+    let mut request = portal.presets.complete_job(&user.user, request).await?;
     let job = match request.take_array() {
         None => portal.jobs.submit(user.actor(), request, key.as_deref()).await?,
         Some(array) => {
@@ -398,6 +399,7 @@ pub async fn admission(
     State(portal): State<Arc<Portal>>,
     Json(request): Json<JobRequest>,
 ) -> Result<axum::Json<AdmissionAnswer>> {
+    let request = portal.presets.complete_job(&user.user, request).await?;
     let dry_run = portal.jobs.rehearse(user.actor(), request).await?;
     Ok(axum::Json(AdmissionAnswer::new(dry_run, portal.clock.now())))
 }

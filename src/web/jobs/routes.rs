@@ -14,6 +14,7 @@ pub fn pages(others: Pages) -> Pages {
         .get("/jobs", list::page)
         .post("/jobs", form::submit)
         .get("/jobs/new", form::page)
+        .post("/jobs/presets", form::save_preset)
         .post("/jobs/selection", list::selection)
         .post("/jobs/queue", sweeps::queue::change)
         .get("/sweeps", sweeps::pages::list)

@@ -19,6 +19,7 @@ use super::super::{
         extract::{CurrentUser, Form, Query},
     },
     page::{Nav, Page},
+    presets::pages as presets,
     sessions::cards,
     views::{
         AdmissionPreview, AppTile, EnvironmentChoice, FieldError, Fit, ImageChoice, NewSession, NewSessionForm,
@@ -34,16 +35,21 @@ use crate::{
         Resources, Session, SessionId, SlurmOptions,
         job::Shape,
         modules as module_names,
+        preset::PresetKind,
         quota::{Class, Code, Decision, Field, Holder, Limit, Request},
         size::{GIB, human_size, parse_size},
     },
+    presets::SavedRequest,
     sessions::{Options, Profile, StartRequest},
 };
 
-/// `?from=` an earlier session, `?app=` a program, `?log_directory=` its folder; the rest is what [`Offered`] names.
+pub(in crate::web) use super::faults::faults_beside_fields;
+
+/// `?preset=` a saved request, `?from=` an earlier session, `?app=` a program, `?log_directory=` its folder; the rest is what [`Offered`] names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prefill {
+    preset: Option<String>,
     from: Option<String>,
     memory: Option<String>,
     app: Option<String>,
@@ -64,7 +70,21 @@ pub async fn page(
 ) -> Result<Response> {
     let standing = portal.sessions.standing(user.id()).await?;
     let mut form = defaults(&portal, &standing, Class::Session);
-    let mut copy_of = None;
+    let (mut copy_of, mut preset, mut errors) = (None, String::new(), Vec::new());
+    if let Some(text) = &prefill.preset {
+        let (found, saved) = presets::asked(&portal, &user, PresetKind::Session, text).await?;
+        if let SavedRequest::Session(request) = saved {
+            presets::fill(&mut form, &request);
+            if request.profile.is_none() && request.resources.is_none() && is_light(&portal, &form.app) {
+                OWN_SIZE.clone_into(&mut form.profile);
+            }
+            // What the preset names may no longer exist.
+            if let Err(error) = portal.sessions.rehearse(user.actor(), request).await.map_err(Error::from) {
+                errors = faults_beside_fields(&error, &form);
+            }
+        }
+        preset = found.id.to_string();
+    }
     if let Some(id) = prefill.from.as_deref().and_then(|id| id.parse::<SessionId>().ok()) {
         let session = portal.sessions.find(user.actor(), id).await?;
         fill(&mut form, &portal, &session);
@@ -82,8 +102,9 @@ pub async fn page(
     }
     let Prefill { memory, partition, gpus, gpu_model, cpus, duration, .. } = prefill;
     Offered { partition, gpus, gpu_model, cpus, memory, duration }.fill(&mut form);
-    let mut view = view(&portal, &user, &headers, &standing, form, Vec::new()).await?;
+    let mut view = view(&portal, &user, &headers, &standing, form, errors).await?;
     view.copy_of = copy_of;
+    view.presets.chosen = preset;
     if let Ok(request) = request(&view.form) {
         view.verdict = verdict(&portal, &user, request).await;
     }
@@ -153,6 +174,30 @@ pub async fn start(
     Ok(error.with_page(Page(view(&portal, &user, &headers, &standing, form, errors).await?)).into_response())
 }
 
+/// `POST /sessions/presets`
+pub async fn save_preset(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    fields: Form,
+) -> Result<Response> {
+    let form = read(&fields);
+    let saved = match request(&form) {
+        Ok(request) => presets::save(&portal, &user, &fields, SavedRequest::Session(request)).await,
+        Err(faults) => Err(Error::invalid(faults)),
+    };
+    let error = match saved {
+        Ok(preset) => return Ok(Redirect::to(&format!("/sessions/new?preset={}", preset.id)).into_response()),
+        Err(error) if error.is_for_the_form() => error,
+        Err(error) => return Err(error),
+    };
+    let errors = faults_beside_fields(&error, &form);
+    let standing = portal.sessions.standing(user.id()).await?;
+    let mut view = view(&portal, &user, &headers, &standing, form, errors).await?;
+    view.presets.name = fields.get("preset_name").chars().take(200).collect();
+    Ok(error.with_page(Page(view)).into_response())
+}
+
 /// The value of the size of an app that has one of its own.
 const OWN_SIZE: &str = "app";
 
@@ -161,27 +206,11 @@ fn is_light(portal: &Portal, app: &str) -> bool {
     portal.sessions.apps.find(app).is_some_and(|app| app.default_resources.is_some())
 }
 
-/// What is wrong, each beside its field of the form.
-pub(in crate::web) fn faults_beside_fields(error: &Error, form: &NewSessionForm) -> Vec<FieldError> {
-    let mut errors: Vec<FieldError> = error
-        .field_errors()
-        .iter()
-        .map(|error| FieldError { field: form_field(&error.field, form).to_owned(), message: error.message.clone() })
-        .collect();
-    errors.extend(error.reasons().iter().map(|reason| FieldError {
-        field: field_of_reason(&reason.code, &form.profile).to_owned(),
-        message: reason.hint.clone(),
-    }));
-    if errors.is_empty() {
-        errors.push(FieldError { field: String::new(), message: error.detail().to_owned() });
-    }
-    errors
-}
-
 /// The request that would start this session again.
 pub(in crate::web) fn same_again(session: &Session) -> StartRequest {
     StartRequest {
         app: session.app.clone(),
+        preset: None,
         name: Some(session.name.clone()),
         profile: None,
         resources: Some(session.spec.resources.clone()),
@@ -325,6 +354,7 @@ pub(in crate::web) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec
     let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     Ok(StartRequest {
         app: form.app.clone(),
+        preset: None,
         name: some(&form.name),
         profile: some(&form.profile).filter(|profile| !custom && profile != OWN_SIZE),
         resources,
@@ -405,6 +435,7 @@ async fn view(
         errors,
         verdict: None,
         copy_of: None,
+        presets: presets::choices(portal, user, PresetKind::Session).await?,
         base_url: portal.portal_origin(headers),
     })
 }
@@ -544,31 +575,4 @@ pub(in crate::web) fn longest(portal: &Portal, standing: &QuotaStatus, class: Cl
 
 pub(in crate::web) fn new_key() -> String {
     uuid::Uuid::now_v7().to_string()
-}
-
-/// The form's name of an API field.
-fn form_field<'a>(field: &'a str, form: &NewSessionForm) -> &'a str {
-    match field {
-        "environment" if !form.own_environment.is_empty() => "own_environment",
-        "duration_seconds" | "time_limit_seconds" => "duration",
-        "options.log_directory" => "log_directory",
-        "resources.memory_bytes" => "memory",
-        variable if variable.starts_with("variables.") => "variables",
-        other => other.strip_prefix("resources.").or_else(|| other.strip_prefix("slurm.")).unwrap_or(other),
-    }
-}
-
-/// Beside which field a reason belongs: the size tiles unless sliders were used.
-fn field_of_reason(code: &Code, profile: &str) -> &'static str {
-    let custom = profile.is_empty() || profile == "custom";
-    let (Code::Limit { field, .. } | Code::Capacity(field)) = code else { return "" };
-    match field {
-        _ if matches!(code, Code::Limit { holder: Holder::Group, .. }) => "group",
-        Field::MaxSessionSeconds | Field::MaxJobSeconds => "duration",
-        Field::Gpus | Field::Cpus | Field::MemoryBytes if !custom => "profile",
-        Field::Gpus => "gpus",
-        Field::Cpus => "cpus",
-        Field::MemoryBytes => "memory",
-        _ => "",
-    }
 }

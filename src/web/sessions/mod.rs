@@ -5,6 +5,7 @@
 
 pub(super) mod board;
 pub(super) mod cards;
+mod faults;
 pub(super) mod form;
 pub(super) mod hardware;
 pub(super) mod list;
@@ -292,6 +293,7 @@ pub async fn start(
     IdempotencyKey(key): IdempotencyKey,
     Json(request): Json<StartRequest>,
 ) -> Result<Created<SessionView>> {
+    let request = portal.presets.complete_session(&user.user, request).await?;
     let session = portal.sessions.start(user.actor(), request, key.as_deref()).await?;
     let address = format!("/api/v1/sessions/{}", session.id);
     Ok(Created(address, SessionView::new(&portal, &headers, session)))
@@ -472,6 +474,7 @@ pub async fn admission(
     State(portal): State<Arc<Portal>>,
     Json(request): Json<StartRequest>,
 ) -> Result<axum::Json<AdmissionAnswer>> {
+    let request = portal.presets.complete_session(&user.user, request).await?;
     let dry_run = portal.sessions.rehearse(user.actor(), request).await?;
     Ok(axum::Json(AdmissionAnswer::new(dry_run, portal.clock.now())))
 }

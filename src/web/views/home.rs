@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Card, InvitationRow, JobRow, Meter, Moment, More, StorageNote};
+use super::{Card, InvitationRow, JobRow, Meter, Moment, More, PresetStart, StorageNote};
 use crate::web::page::{Layout, filters};
 
 /// The first page after sign-in.
@@ -27,6 +27,8 @@ pub struct Home {
     pub single_user: Option<String>,
     /// The environment that is being built, or could not be.
     pub environment: Option<EnvironmentBanner>,
+    /// Presets of sessions, each to start with one click.
+    pub presets: Vec<PresetStart>,
     /// Live sessions, newest first.
     pub live: Vec<Card>,
     pub more_live: More,

@@ -5,7 +5,7 @@ use askama::Template;
 
 use super::{
     AdmissionPreview, EnvironmentChoice, FieldError, Fit, ImageChoice, LINE_HEIGHT, LINE_WIDTH, Meter, Moment,
-    NewSessionForm, ProgressCell, Sentence, SizeTile, Sliders, SlurmFields, bounds, number, path,
+    NewSessionForm, PresetForm, ProgressCell, Sentence, SizeTile, Sliders, SlurmFields, bounds, number, path,
 };
 use crate::{
     model::{hold::Dependency, time::human_duration},
@@ -44,6 +44,7 @@ pub struct NewJob {
     pub verdict: Option<AdmissionPreview>,
     /// The job that this one repeats: id and name.
     pub copy_of: Option<(String, String)>,
+    pub presets: PresetForm,
     /// The portal's own address, for “Show as curl”.
     pub base_url: String,
 }

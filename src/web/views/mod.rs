@@ -39,6 +39,7 @@ mod people;
 mod plots;
 mod precisions;
 mod predictions;
+mod presets;
 mod preview;
 mod queue;
 mod quotas;
@@ -112,6 +113,7 @@ pub use people::{
 pub use plots::{Plot, PlotLine, Plots, Reliability, ReliabilityBar, ScatterPlot};
 pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, ScalingLine, ScalingTable};
 pub use predictions::{PredictionCard, PredictionsPage};
+pub use presets::{PresetForm, PresetList, PresetRow, PresetStart};
 pub use preview::{Cell, CellOutput, Preview, TablePreview, TextPreview};
 pub use queue::{QueuePage, QueueRow};
 pub use quotas::{

@@ -4,7 +4,7 @@
 use askama::Template;
 use serde::Deserialize;
 
-use super::{Meter, SlurmFields};
+use super::{Meter, PresetForm, SlurmFields};
 use crate::{
     images::{Entry, State},
     model::{
@@ -47,6 +47,7 @@ pub struct NewSession {
     pub verdict: Option<AdmissionPreview>,
     /// The session that this one repeats, by name.
     pub copy_of: Option<String>,
+    pub presets: PresetForm,
     /// The portal's own address, for “Show as curl”.
     pub base_url: String,
 }
@@ -285,6 +286,8 @@ impl NewSession {
     pub(super) fn place(field: &str) -> (&str, &str) {
         let label = match field {
             "app" => "Program",
+            "preset_name" => "Name of the preset",
+            "preset_group" => "Share with",
             "profile" => "Size",
             "gpus" => "GPUs",
             "gpu_model" => "GPU model",

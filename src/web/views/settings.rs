@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{FieldError, InvitationRow, Moment, More, NotificationForm};
+use super::{FieldError, InvitationRow, Moment, More, NotificationForm, PresetList};
 use crate::web::page::{Layout, Theme, filters};
 
 /// The settings of the viewer.
@@ -31,6 +31,8 @@ pub struct Settings {
     pub told: NotificationForm,
     /// Absent for users who may not add images and have saved no credentials.
     pub registries: Option<RegistriesForm>,
+    /// The viewer's presets and those of their groups.
+    pub presets: PresetList,
     /// Groups that the viewer is invited into and has not answered.
     pub invitations: Vec<InvitationRow>,
     /// Groups that the viewer is in, by name.

@@ -19,7 +19,7 @@ use lyceum::{
         users::NewUser,
     },
     model::{
-        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, JobId, LoginId, Maintenance, Role, Run,
+        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, JobId, LoginId, Maintenance, Preset, Role, Run,
         RunId, SessionId, SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
         gpus::WithheldGpu,
         hold::Pause,
@@ -143,6 +143,9 @@ impl<'a> Scene<'a> {
         }
         db.add_image(&image("one"), &NOTED).await.unwrap();
         db.set_registry_credentials(ada, &at_registry("nvcr.io"), &NOTED).await.unwrap();
+        for name in ["one", "two"] {
+            db.add_preset(&super::presets::preset(ada, name), 99, &NOTED).await.unwrap();
+        }
         db.withhold_gpu(&withheld("GPU-1"), &NOTED).await.unwrap();
         let runs = [super::runs::run(ada, "one"), super::runs::run(ada, "two")];
         for one in &runs {
@@ -275,6 +278,16 @@ impl<'a> Scene<'a> {
             }
             "registry_credentials.remove" => {
                 db.remove_registry_credentials(ada, "nvcr.io", &named(action)).await.map(drop)
+            }
+            "preset.add" => db.add_preset(&super::presets::preset(ada, "another"), 99, &named(action)).await.map(drop),
+            "preset.change" => {
+                let before = db.presets(ada, false).await.unwrap().remove(0);
+                let after = Preset { name: "renamed".to_owned(), ..before.clone() };
+                db.change_preset(&before, &after, 99, &named(action)).await.map(drop)
+            }
+            "preset.remove" => {
+                let presets = db.presets(ada, false).await.unwrap();
+                db.remove_preset(presets.last().unwrap().id, &named(action)).await.map(drop)
             }
             "image.remove" => db.remove_image("one", &named(action)).await.map(drop),
             "announcement.make" => db.add_announcement(&announcement("three"), None, &named(action)).await,

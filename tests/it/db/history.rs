@@ -155,6 +155,7 @@ async fn fill_later_tables(db: &Db, user: UserId) {
     let withheld = WithheldGpu { uuid: "GPU-1".to_owned(), reason: "x".to_owned(), by: "a".to_owned(), at: START };
     db.withhold_gpu(&withheld, &NOTED).await.unwrap();
     db.add_diagnostics(&super::diagnostics::run(user, "a", START), &NOTED).await.unwrap();
+    db.add_preset(&super::presets::preset(user, "small"), 9, &NOTED).await.unwrap();
     db.set_list_columns(user, "jobs", "size").await.unwrap();
     let (deleted, removed) = (ended_job(db, user, "deleted").await.job, super::runs::run(user, "removed"));
     assert_eq!(db.delete_job(deleted, BY).await.unwrap(), DeleteOutcome::Done);
@@ -175,6 +176,7 @@ async fn everything(db: &Db, user: UserId) -> String {
                 db.find_idempotent(user, "key").await.unwrap(),
                 db.registry_credentials(user).await.unwrap(),
                 db.list_columns(user, "jobs").await.unwrap(),
+                db.presets(user, true).await.unwrap(),
             ),
             db.limits_of(user).await.unwrap(),
             db.setting("name").await.unwrap(),

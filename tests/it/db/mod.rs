@@ -29,6 +29,7 @@ mod order;
 mod people;
 mod quota_changes;
 mod quota_table;
+pub mod presets;
 mod quotas;
 mod races;
 pub mod runs;

@@ -108,6 +108,14 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "POST /trash/empty",
             "GET /usage/compare",
             "GET /usage/compare/table",
+            "POST /api/v1/presets",
+            "PATCH /api/v1/presets/{id}",
+            "DELETE /api/v1/presets/{id}",
+            "POST /sessions/presets",
+            "POST /jobs/presets",
+            "POST /presets/{id}/start",
+            "POST /settings/presets/{id}",
+            "POST /settings/presets/{id}/remove",
             "POST /settings/registry-credentials",
             "POST /settings/registry-credentials/{registry}/remove",
             "POST /settings/notifications",
@@ -291,6 +299,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
         ],
     ),
     ("sessions jobs", &["POST /api/v1/admission"]),
+    ("read sessions jobs", &["GET /api/v1/presets", "GET /api/v1/presets/{id}"]),
     (
         "read sessions",
         &[

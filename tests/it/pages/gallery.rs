@@ -258,6 +258,11 @@ fn home(word: &Word) -> Home {
         storage: StorageNote::new(96 * GIB, 100 * GIB, &quota::Source::read(&word("group vision"))),
         single_user: None,
         environment: None,
+        presets: super::session_form::presets(word)
+            .rows
+            .into_iter()
+            .map(|row| PresetStart { row, idempotency_key: "0199a0b2".to_owned() })
+            .collect(),
         live: cards(vec![
             running(word),
             asked(word),
@@ -290,6 +295,7 @@ fn home_empty(word: &Word) -> Home {
         notice: None,
         invitations: Vec::new(),
         single_user: Some(word("alice")),
+        presets: Vec::new(),
         live: Vec::new(),
         more_live: More::default(),
         jobs: Vec::new(),
@@ -379,6 +385,10 @@ pub fn settings(word: &Word) -> Settings {
         new_token: None,
         logins: 3,
         told: super::told::told(word),
+        presets: PresetList {
+            rows: super::session_form::presets(word).rows,
+            groups: super::session_form::presets(word).groups,
+        },
         registries: Some(RegistriesForm {
             rows: vec![RegistryRow { registry: word("nvcr.io"), user: word("$oauthtoken"), saved: ago(3600) }],
             may_add: true,

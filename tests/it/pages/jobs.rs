@@ -150,6 +150,7 @@ pub fn new(word: &Word) -> NewJob {
         errors: Vec::new(),
         verdict: like.verdict,
         copy_of: None,
+        presets: like.presets,
         base_url: like.base_url,
     }
 }

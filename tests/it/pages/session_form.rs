@@ -96,7 +96,29 @@ pub fn new_session(word: &Word) -> NewSession {
         errors: Vec::new(),
         verdict: Some(AdmissionPreview { fit: Fit::Now, text: word("After it you have 1 GPU left.") }),
         copy_of: None,
+        presets: presets(word),
         base_url: "https://portal.example.org".to_owned(),
+    }
+}
+
+/// Presets of one's own and of a group.
+pub fn presets(word: &Word) -> PresetForm {
+    let row = |id: &str, group: Option<&str>| PresetRow {
+        id: id.to_owned(),
+        is_job: false,
+        name: word("two GPUs"),
+        group: group.map(word),
+        group_id: group.map(|_| "0199a0b2-0000-7000-8000-000000000002".to_owned()).unwrap_or_default(),
+        may_change: true,
+    };
+    PresetForm {
+        rows: vec![
+            row("0199a0b2-0000-7000-8000-000000000011", None),
+            row("0199a0b2-0000-7000-8000-000000000012", Some("vision")),
+        ],
+        chosen: "0199a0b2-0000-7000-8000-000000000011".to_owned(),
+        groups: vec![("0199a0b2-0000-7000-8000-000000000002".to_owned(), word("vision"))],
+        name: String::new(),
     }
 }
 
@@ -111,6 +133,7 @@ pub fn wrong(word: &Word) -> NewSession {
                 "/home/alice/envs/x lacks ipykernel: type `/home/alice/envs/x/bin/python -m pip install ipykernel` in \
                  a terminal",
             ),
+            error("preset_name", "there is already a preset of a session with this name"),
             error("log_directory", "TensorBoard needs a folder of logs."),
             error("partition", "`old` is not available to you; you can choose `cpu`, `gpu`"),
             error("image", "there is no image with this name that you may use"),

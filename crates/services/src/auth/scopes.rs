@@ -120,6 +120,8 @@ pub const UNSCOPED: RequiredScopes = RequiredScopes { look: &[], change: &[] };
 pub const NOTICES: RequiredScopes = RequiredScopes { look: &[Read, Jobs], change: &[] };
 /// What sessions and jobs are started with.
 pub const CATALOGUE: RequiredScopes = RequiredScopes { look: &[Read, Sessions, Jobs, AdminSite], change: &[AdminSite] };
+/// Saved requests. Those of jobs contain scripts that their owner runs later, so that no scope is for changes.
+pub const PRESETS: RequiredScopes = RequiredScopes { look: &[Read, Sessions, Jobs], change: &[] };
 /// Asks whether something could start, and starts nothing.
 pub const ADMISSION: RequiredScopes = RequiredScopes { look: &[Sessions, Jobs], change: &[Sessions, Jobs] };
 pub const SESSIONS: RequiredScopes = RequiredScopes { look: &[Read, Sessions], change: &[Sessions] };

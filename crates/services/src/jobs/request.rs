@@ -27,6 +27,9 @@ use crate::sessions::{Options, StartRequest};
 #[serde(deny_unknown_fields, default)]
 #[schema(as = JobRequest)]
 pub struct JobRequest {
+    /// The id or name of a preset from `GET /presets`, which gives the fields that are omitted here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
     /// Default: made from the command.
     pub name: Option<String>,
     /// The program and its arguments, without a shell. Give this or `script`.
@@ -156,6 +159,7 @@ impl JobRequest {
             base.unwrap_or(folder).to_owned()
         });
         Self {
+            preset: None,
             name: Some(job.name.clone()),
             command,
             script,
@@ -195,6 +199,7 @@ impl JobRequest {
         // An environment replaces an image, and an image an environment.
         let image = if other.environment.is_some() { other.image.clone() } else { other.image.clone().or(self.image) };
         Self {
+            preset: other.preset,
             name: other.name.or(self.name),
             command: if new_work { other.command } else { self.command },
             script: if new_work { other.script } else { self.script },
@@ -219,7 +224,7 @@ impl JobRequest {
             retries: other.retries.or(self.retries),
             retry_wait_seconds: other.retry_wait_seconds.or(self.retry_wait_seconds),
             after: other.after.or(self.after),
-            array: other.array,
+            array: other.array.or(self.array),
             tags: other.tags.or(self.tags),
             is_helper: other.is_helper,
         }
@@ -291,6 +296,7 @@ impl JobRequest {
         let name = named.unwrap_or_else(|| name_of(&work));
         let like = StartRequest {
             app: String::new(),
+            preset: self.preset,
             name: Some(name),
             profile: self.profile,
             resources: self.resources,

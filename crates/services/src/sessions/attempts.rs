@@ -125,6 +125,7 @@ impl Sessions {
         } = attempt.spec.clone();
         StartRequest {
             app: attempt.app.clone(),
+            preset: None,
             name: Some(attempt.name.clone()),
             // What a profile means may have changed since; these sizes are what was run.
             resources: Some(resources),

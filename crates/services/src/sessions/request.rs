@@ -25,8 +25,12 @@ use crate::{admission::QuotaStatus, environments::DEFAULT, scheduler::PortalUser
 #[serde(deny_unknown_fields)]
 #[schema(as = StartRequest)]
 pub struct StartRequest {
-    /// `jupyter`, `tensorboard`, `terminal`, or an app of the site.
+    /// `jupyter`, `tensorboard`, `terminal`, or an app of the site. Required, unless a preset names it.
+    #[serde(default)]
     pub app: String,
+    /// The id or name of a preset from `GET /presets`, which gives the fields that are omitted here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
     #[serde(default)]
     pub name: Option<String>,
     /// A named size, instead of `resources`.
@@ -111,6 +115,32 @@ impl StartRequest {
         let text = serde_json::to_vec(self).expect("a request has string keys");
         hex::encode(Sha256::digest(&text))
     }
+
+    /// Returns this request with what another one names instead.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let new_size = other.profile.is_some() || other.resources.is_some();
+        // Another app has its own size and options; an environment replaces an image, and an image an environment.
+        let new_app = !other.app.is_empty() && other.app != self.app;
+        let new_logs = new_app || other.options != Options::default();
+        let new_software = other.environment.is_some() || other.image.is_some();
+        Self {
+            app: if other.app.is_empty() { self.app } else { other.app },
+            preset: other.preset,
+            name: other.name.or(self.name),
+            profile: if new_size { other.profile } else { self.profile },
+            resources: if new_size { other.resources } else { self.resources },
+            environment: if new_software { other.environment } else { self.environment },
+            image: if new_software { other.image } else { self.image },
+            working_directory: other.working_directory.or(self.working_directory),
+            group: other.group.or(self.group),
+            modules: if other.modules.is_empty() { self.modules } else { other.modules },
+            duration_seconds: other.duration_seconds.or(self.duration_seconds),
+            usual_seconds: other.usual_seconds.or(self.usual_seconds),
+            slurm: if other.slurm.is_empty() { self.slurm } else { other.slurm },
+            options: if new_logs { other.options } else { self.options },
+        }
+    }
 }
 
 impl Sessions {
@@ -122,6 +152,9 @@ impl Sessions {
 
     /// The app that a request names, if this person may start it.
     pub(super) fn chosen_app<'a>(&'a self, actor: Actor<'a>, name: &str) -> Result<&'a App, FieldError> {
+        if name.is_empty() {
+            return Err(FieldError::new("app", "required", "name an app, or a preset that names one"));
+        }
         self.apps_for(actor).find(|app| app.name == name).ok_or_else(|| {
             let known: Vec<_> = self.apps_for(actor).map(|app| app.name.as_str()).collect();
             let message = format!("there is no app with this name; available are {}", known.join(", "));
@@ -140,6 +173,9 @@ impl Sessions {
         let mut faults = Vec::new();
         let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
 
+        if request.preset.is_some() {
+            fault("preset", "not_available", "a preset cannot be used here; omit this field");
+        }
         let app = app.map_err(|unknown| fault(&unknown.field, &unknown.code, &unknown.message)).ok();
         let image = request.image.as_deref().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
         if let Some((code, message)) =
