@@ -24,8 +24,7 @@ use super::{
     login::ClientAddress,
     notifications, packages,
     page::{Nav, Page, Theme},
-    presets,
-    registry_credentials,
+    presets, registry_credentials,
     views::{self, FieldError, InvitationRow, Moment, OwnGroup, ScopeChoice, Settings, TokenRow, source_word},
 };
 use crate::{

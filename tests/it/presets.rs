@@ -59,7 +59,8 @@ fn small() -> Value {
 #[tokio::test]
 async fn a_request_takes_from_its_preset_what_it_does_not_say() {
     let (_portal, [_, ada, _, eve]) = house().await;
-    let request = json!({ "app": "terminal", "name": "from the preset", "resources": small(), "duration_seconds": 600 });
+    let request =
+        json!({ "app": "terminal", "name": "from the preset", "resources": small(), "duration_seconds": 600 });
     save(&ada, json!({ "name": "shell", "session": request })).await;
     let (status, made) = post(&ada, "/api/v1/sessions", json!({ "preset": "shell", "duration_seconds": 300 })).await;
     assert_eq!((status, &made["name"], &made["app"]), (201, &json!("from the preset"), &json!("terminal")), "{made}");
@@ -185,7 +186,10 @@ async fn the_forms_save_and_fill_and_the_settings_page_keeps() {
     let key = [("idempotency_key", "0190a1b2")];
     let first = ada.post_form(&format!("/presets/{id}/start"), &key).await;
     let second = ada.post_form(&format!("/presets/{id}/start"), &key).await;
-    assert_eq!((first.status(), first.headers()["location"].clone()), (second.status(), second.headers()["location"].clone()));
+    assert_eq!(
+        (first.status(), first.headers()["location"].clone()),
+        (second.status(), second.headers()["location"].clone())
+    );
 
     let renamed = [("preset_name", "shell"), ("preset_group", "")];
     let answer = ada.post_form(&format!("/settings/presets/{id}"), &renamed).await;

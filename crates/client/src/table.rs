@@ -379,7 +379,8 @@ pub fn presets(presets: &[Value]) -> String {
         return "no presets\n".to_owned();
     }
     let head = ["NAME", "KIND", "GROUP", "ID"].map(str::to_owned);
-    let row = |one: &Value| ["name", "kind", "group", "id"].map(|key| harmless(one[key].as_str().unwrap_or("-"))).to_vec();
+    let row =
+        |one: &Value| ["name", "kind", "group", "id"].map(|key| harmless(one[key].as_str().unwrap_or("-"))).to_vec();
     columns(&std::iter::once(head.to_vec()).chain(presets.iter().map(row)).collect::<Vec<_>>())
 }
 

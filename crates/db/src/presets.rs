@@ -32,9 +32,7 @@ impl Row {
     fn preset(self) -> Result<Preset> {
         let holder = match (self.user_id, self.group_id) {
             (Some(user), _) => PresetHolder::User(parse(&user, "user id")?),
-            (None, Some(group)) => {
-                PresetHolder::Group(parse(&group, "group id")?, self.group_name.unwrap_or_default())
-            }
+            (None, Some(group)) => PresetHolder::Group(parse(&group, "group id")?, self.group_name.unwrap_or_default()),
             (None, None) => return Err(Error::Stored("preset")),
         };
         Ok(Preset {

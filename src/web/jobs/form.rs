@@ -36,8 +36,8 @@ use crate::{
         presets::pages as presets,
         sessions::{cards, form as sessions},
         views::{
-            AdmissionPreview, EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SeveralForm, SlurmFields,
-            SlurmForm, WorkForm,
+            AdmissionPreview, EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SeveralForm,
+            SlurmFields, SlurmForm, WorkForm,
         },
     },
 };

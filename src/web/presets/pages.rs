@@ -166,7 +166,9 @@ pub(in crate::web) async fn start(
     match portal.sessions.start(user.actor(), request, key).await.map_err(Error::from) {
         Ok(session) => Ok(Redirect::to(&portal.open_url(&headers, session.id)).into_response()),
         // The form shows what is wrong, each beside its field.
-        Err(error) if error.is_for_the_form() => Ok(Redirect::to(&format!("/sessions/new?preset={id}")).into_response()),
+        Err(error) if error.is_for_the_form() => {
+            Ok(Redirect::to(&format!("/sessions/new?preset={id}")).into_response())
+        }
         Err(error) => Err(error),
     }
 }

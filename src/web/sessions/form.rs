@@ -36,7 +36,7 @@ use crate::{
         job::Shape,
         modules as module_names,
         preset::PresetKind,
-        quota::{Class, Code, Decision, Field, Holder, Limit, Request},
+        quota::{Class, Decision, Field, Limit, Request},
         size::{GIB, human_size, parse_size},
     },
     presets::SavedRequest,

@@ -19,8 +19,8 @@ use lyceum::{
         users::NewUser,
     },
     model::{
-        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, JobId, LoginId, Maintenance, Preset, Role, Run,
-        RunId, SessionId, SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
+        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, JobId, LoginId, Maintenance, Preset, Role,
+        Run, RunId, SessionId, SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
         gpus::WithheldGpu,
         hold::Pause,
         job::Attempt,
