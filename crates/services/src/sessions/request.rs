@@ -115,32 +115,6 @@ impl StartRequest {
         let text = serde_json::to_vec(self).expect("a request has string keys");
         hex::encode(Sha256::digest(&text))
     }
-
-    /// Returns this request with what another one names instead.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        let new_size = other.profile.is_some() || other.resources.is_some();
-        // Another app has its own size and options; an environment replaces an image, and an image an environment.
-        let new_app = !other.app.is_empty() && other.app != self.app;
-        let new_logs = new_app || other.options != Options::default();
-        let new_software = other.environment.is_some() || other.image.is_some();
-        Self {
-            app: if other.app.is_empty() { self.app } else { other.app },
-            preset: other.preset,
-            name: other.name.or(self.name),
-            profile: if new_size { other.profile } else { self.profile },
-            resources: if new_size { other.resources } else { self.resources },
-            environment: if new_software { other.environment } else { self.environment },
-            image: if new_software { other.image } else { self.image },
-            working_directory: other.working_directory.or(self.working_directory),
-            group: other.group.or(self.group),
-            modules: if other.modules.is_empty() { self.modules } else { other.modules },
-            duration_seconds: other.duration_seconds.or(self.duration_seconds),
-            usual_seconds: other.usual_seconds.or(self.usual_seconds),
-            slurm: if other.slurm.is_empty() { self.slurm } else { other.slurm },
-            options: if new_logs { other.options } else { self.options },
-        }
-    }
 }
 
 impl Sessions {
