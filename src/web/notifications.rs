@@ -200,7 +200,7 @@ pub(super) async fn save(user: CurrentUser, State(portal): State<Arc<Portal>>, f
         Ok(_) => Ok(Redirect::to("/settings?done=notifications#job-notifications").into_response()),
         Err(error) => {
             settings::again(&portal, &user, error, |view| {
-                view.told.keep(&request, user.user.role, form.get("stalled_minutes"))
+                view.told.keep(&request, user.user.role, form.get("stalled_minutes"));
             })
             .await
         }

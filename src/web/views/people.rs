@@ -107,6 +107,7 @@ pub fn source_word(source: &str) -> &'static str {
 /// One person.
 #[derive(Debug, Template)]
 #[template(path = "admin/user.html")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question that the template asks")]
 pub struct UserPage {
     pub layout: Layout,
     pub notice: Option<String>,
