@@ -35,10 +35,7 @@ test("the form saves a preset and is filled from it", async () => {
   await page.goto(`${portal.url}/sessions/new`);
   await page.getByRole("link", { name: "<b>shell</b>" }).click();
   await page.waitForURL(/preset=/);
-  assert.equal(
-    await page.getByLabel("Name", { exact: true }).inputValue(),
-    "’my’ shell",
-  );
+  assert.equal(await page.getByLabel("Name", { exact: true }).inputValue(), "’my’ shell");
   assert.ok(await page.getByRole("radio", { name: /Terminal/ }).isChecked());
 });
 
@@ -47,6 +44,7 @@ test("the home page starts it with one click", async () => {
   await page.goto(portal.url);
   await page.getByRole("button", { name: "Start: <b>shell</b>" }).click();
   await page.waitForURL(/\/s(essions)?\//);
+  await page.goto(portal.url);
   await browser.waitForState(person, "’my’ shell", "Running", 60);
 });
 
@@ -56,10 +54,8 @@ test("the settings page renames and deletes it", async () => {
   await page.getByLabel("Name of <b>shell</b>").fill("shell");
   await page.getByRole("button", { name: "Save: <b>shell</b>" }).click();
   await page.getByText("The preset was saved.").waitFor();
-  page.once("dialog", (dialog) => dialog.accept());
   await page.getByRole("button", { name: "Delete: shell" }).click();
-  await page
-    .getByText("The preset was deleted. What was started with it continues.")
-    .waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
+  await page.getByText("The preset was deleted. What was started with it continues.").waitFor();
   browser.assertNoFaults(person);
 });

@@ -210,14 +210,14 @@ impl Presets {
             }
         }
         if let Some(request) = change.request {
-            if request.kind() != before.kind {
-                let message = format!("this is a preset of a {}; its kind cannot change", before.kind.as_str());
-                faults.push(FieldError::new(request.kind().as_str(), "wrong_kind", message));
-            } else {
+            if request.kind() == before.kind {
                 match request.text() {
                     Ok(text) => after.request = text,
                     Err(fault) => faults.push(fault),
                 }
+            } else {
+                let message = format!("this is a preset of a {}; its kind cannot change", before.kind.as_str());
+                faults.push(FieldError::new(request.kind().as_str(), "wrong_kind", message));
             }
         }
         if let Some(group) = change.group {

@@ -213,6 +213,7 @@ pub(in crate::web) async fn remove_by_form(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Id(id): Id<PresetId>,
+    _form: Form,
 ) -> Result<Redirect> {
     let preset = portal.presets.find(&user.user, id).await?;
     portal.presets.remove(&user.user, &preset).await?;

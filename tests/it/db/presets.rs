@@ -2,9 +2,9 @@
 
 use futures_util::future::join_all;
 use lyceum::{
-    db::{Error, presets::SaveOutcome},
+    db::{Error, people::UserChange, presets::SaveOutcome},
     model::{
-        GroupName, PresetId, UserId,
+        GroupName, PresetId, Role, UserId,
         preset::{Preset, PresetHolder, PresetKind},
     },
 };
@@ -63,6 +63,8 @@ async fn a_preset_is_seen_by_its_owner_or_its_group() {
         assert!(!db.remove_preset(moved.id, &NOTED).await.unwrap());
         assert!(db.remove_group(vision, BY).await.unwrap());
         assert!(db.presets(cleo, true).await.unwrap().is_empty(), "a group's presets go with the group");
+        let chief = UserChange { role: Some(Role::Admin), ..UserChange::default() };
+        db.change_user(cleo, &chief, BY).await.unwrap();
         assert!(db.remove_user(ada, BY).await.unwrap(), "a user's presets go with the user");
     })
     .await;

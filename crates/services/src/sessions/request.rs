@@ -168,13 +168,10 @@ impl Sessions {
             None => app.map(|app| app.title.clone()).unwrap_or_default(),
         };
         let profiles = self.profiles();
-        let profile = request.profile.as_ref().and_then(|name| {
-            let found = profiles.iter().find(|profile| profile.name == *name);
-            if found.is_none() {
-                fault("profile", "unknown_profile", "there is no profile with this name");
-            }
-            found
-        });
+        let profile = request.profile.as_ref().and_then(|name| profiles.iter().find(|profile| profile.name == *name));
+        if request.profile.is_some() && profile.is_none() {
+            fault("profile", "unknown_profile", "there is no profile with this name");
+        }
         if request.profile.is_some() && request.resources.is_some() {
             fault("profile", "ambiguous", "give a profile or resources, not both");
         }
