@@ -79,6 +79,14 @@ struct Scene<'a> {
     trashed: (JobId, RunId),
 }
 
+/// Somebody whose account has ended.
+async fn expiring(db: &Db) -> UserId {
+    let user = add_user(db, "expiring").await;
+    let end = UserChange { expires_at: ExpiryChange::At(START.plus_seconds(1)), ..UserChange::default() };
+    db.change_user(user, &end, BY).await.unwrap();
+    user
+}
+
 impl<'a> Scene<'a> {
     async fn new(db: &'a Db) -> Self {
         let chief = NewUser {
@@ -92,9 +100,7 @@ impl<'a> Scene<'a> {
         let (ada, unused) = (add_user(db, "ada").await, add_user(db, "unused").await);
         let disabled = add_user(db, "disabled").await;
         add_user(db, "to_be_linked").await;
-        let expiring = add_user(db, "expiring").await;
-        let end = UserChange { expires_at: ExpiryChange::At(START.plus_seconds(1)), ..UserChange::default() };
-        db.change_user(expiring, &end, BY).await.unwrap();
+        let expiring = expiring(db).await;
         db.set_disabled(disabled, true, BY).await.unwrap();
         let person = Person {
             source: "ldap",

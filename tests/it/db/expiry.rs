@@ -5,6 +5,7 @@ use lyceum::{
     db::{
         Db, Error,
         directory::{ArrivalOutcome, Person},
+        expiry::LeftWork,
         logins::Login,
         people::UserChange,
     },
@@ -168,7 +169,7 @@ async fn work_is_left_by_those_alone_who_have_expired() {
         begun(db, &attempt).await;
         let retried = super::holds::failed_job(db, ada, "retried").await;
         let sweeps = super::sweeps::of_every_kind(db, ada).await;
-        assert_eq!(db.work_of_expired_accounts().await.unwrap(), Default::default());
+        assert_eq!(db.work_of_expired_accounts().await.unwrap(), LeftWork::default());
         for user in [ada, bob] {
             db.change_user(user, &ends(if user == ada { START } else { END }), BY).await.unwrap();
         }

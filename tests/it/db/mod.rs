@@ -26,7 +26,7 @@ mod name_parts;
 pub mod notifications;
 pub mod opening;
 mod order;
-mod people;
+pub mod people;
 pub mod presets;
 mod quota_changes;
 mod quota_table;

@@ -39,7 +39,8 @@ fn everybody() -> PeopleFilter {
     }
 }
 
-async fn admin(house: &House, name: &str) -> UserId {
+/// Somebody who can sign in as administrator.
+pub async fn admin(house: &House, name: &str) -> UserId {
     let new = NewUser {
         name: &Username::parse(name).unwrap(),
         display_name: "Chief",

@@ -2,9 +2,9 @@
 
 use futures_util::future::join_all;
 use lyceum::{
-    db::{Error, people::UserChange, presets::SaveOutcome},
+    db::{Error, presets::SaveOutcome},
     model::{
-        GroupName, PresetId, Role, UserId,
+        GroupName, PresetId, UserId,
         preset::{Preset, PresetHolder, PresetKind},
     },
 };
@@ -41,8 +41,8 @@ async fn a_preset_is_seen_by_its_owner_or_its_group() {
         for new in [&own, &shared] {
             assert_eq!(db.add_preset(new, 2, &NOTED).await.unwrap(), SaveOutcome::Saved);
         }
-        assert_eq!(db.presets(ada, false).await.unwrap(), [own.clone()]);
-        assert_eq!(db.presets(bob, false).await.unwrap(), [shared.clone()]);
+        assert_eq!(db.presets(ada, false).await.unwrap(), std::slice::from_ref(&own));
+        assert_eq!(db.presets(bob, false).await.unwrap(), std::slice::from_ref(&shared));
         assert!(db.presets(cleo, false).await.unwrap().is_empty());
         assert_eq!(names(&db.presets(cleo, true).await.unwrap()), ["a"], "an administrator does not see users' own");
 
@@ -63,8 +63,7 @@ async fn a_preset_is_seen_by_its_owner_or_its_group() {
         assert!(!db.remove_preset(moved.id, &NOTED).await.unwrap());
         assert!(db.remove_group(vision, BY).await.unwrap());
         assert!(db.presets(cleo, true).await.unwrap().is_empty(), "a group's presets go with the group");
-        let chief = UserChange { role: Some(Role::Admin), ..UserChange::default() };
-        db.change_user(cleo, &chief, BY).await.unwrap();
+        super::people::admin(house, "chief").await;
         assert!(db.remove_user(ada, BY).await.unwrap(), "a user's presets go with the user");
     })
     .await;
