@@ -42,8 +42,7 @@ pub struct PresetView {
     #[schema(value_type = String, format = "uuid")]
     id: PresetId,
     name: String,
-    /// What it starts: `session` or `job`.
-    #[schema(inline)]
+    /// What it starts.
     kind: PresetKind,
     /// The name of the group that it is shared with; null if it is your own.
     group: Option<String>,
