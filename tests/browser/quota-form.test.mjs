@@ -109,7 +109,8 @@ async function slide(page, cores) {
 
 // Waits until the form says this of what is chosen.
 async function says(page, headline, words = "") {
-  const verdict = page.locator("#verdict");
+  // While another answer is awaited, the one before stands there pale.
+  const verdict = page.locator("#verdict:not(.busy)");
   await browser.appears(
     page,
     verdict.filter({ hasText: headline }).filter({ hasText: words }),
