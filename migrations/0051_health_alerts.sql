@@ -1,4 +1,4 @@
--- What of the health report administrators were told of, and that has not been well again since.
+-- Warnings and faults of the health report that were sent to administrators and have not ended.
 CREATE TABLE health_alerts (
     name  TEXT PRIMARY KEY,
     -- JSON.

@@ -25,7 +25,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// How often the site's modules are listed.
 const LIST_MODULES: Duration = Duration::from_mins(15);
 
-/// How often the health report is looked at for what administrators are to be told.
+/// How often the health report is checked for alerts.
 const LOOK_AT_HEALTH: Duration = Duration::from_secs(30);
 
 /// How often what has expired is forgotten.

@@ -197,7 +197,7 @@ async fn nodes(portal: &Portal) -> Option<Finding> {
     health::nodes(machines.len(), &down.map(|one| (one.name.clone(), one.reason.clone())).collect::<Vec<_>>())
 }
 
-/// Tells administrators what became unwell since the last look, or well again.
+/// Sends administrators new warnings and faults of the report, and the ends of earlier ones.
 pub async fn alert(portal: &Portal, memory: &mut AlertMemory) -> Result<(), String> {
     let report = gather(portal).await;
     let of_loops = report.loops.into_iter().map(|LoopReport { finding, .. }| {
@@ -208,7 +208,7 @@ pub async fn alert(portal: &Portal, memory: &mut AlertMemory) -> Result<(), Stri
     let open = portal.db.open_alerts().await.map_err(|err| err.to_string())?;
     let mut outcome = Ok(());
     for news in memory.decide(&open, &findings, portal.clock.now()) {
-        // One that cannot be told now is news again at the next look.
+        // What cannot be stored now is found again at the next check.
         if let Err(err) = portal.notifications.alert(&news).await {
             outcome = Err(err.to_string());
         }

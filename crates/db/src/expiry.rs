@@ -10,7 +10,7 @@ use super::{
     settings::RAISE_GENERATION,
     transaction,
     tx::Tx,
-    types::parse,
+    types::{parse, readable},
 };
 use lyceum_model::{JobId, SessionId, SweepId, Timestamp, UserId};
 
@@ -41,7 +41,7 @@ impl Db {
     /// Returns the accounts whose moment has come and that are not disabled yet.
     pub async fn accounts_to_expire(&self, now: Timestamp) -> Result<Vec<UserId>> {
         let due: Vec<String> = reading!(self, pool => query_scalar(DUE).bind(now.0).fetch_all(pool).await)?;
-        due.iter().map(|id| parse(id, "user id")).collect()
+        Ok(readable(due.iter().map(|id| parse(id, "user id"))))
     }
 
     /// Disables an account whose moment has come, and ends its logins; its tokens are suspended. False where an
@@ -57,9 +57,9 @@ impl Db {
         let jobs: Vec<String> = reading!(self, pool => query_scalar(JOBS).fetch_all(pool).await)?;
         let sessions: Vec<String> = reading!(self, pool => query_scalar(SESSIONS).fetch_all(pool).await)?;
         Ok(LeftWork {
-            sweeps: sweeps.into_iter().map(|(id, name)| Ok((parse(&id, "sweep id")?, name))).collect::<Result<_>>()?,
-            jobs: jobs.iter().map(|id| parse(id, "job id")).collect::<Result<_>>()?,
-            sessions: sessions.iter().map(|id| parse(id, "session id")).collect::<Result<_>>()?,
+            sweeps: readable(sweeps.into_iter().map(|(id, name)| Ok((parse(&id, "sweep id")?, name)))),
+            jobs: readable(jobs.iter().map(|id| parse(id, "job id"))),
+            sessions: readable(sessions.iter().map(|id| parse(id, "session id"))),
         })
     }
 }

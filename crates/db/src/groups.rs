@@ -137,7 +137,7 @@ pub(super) fn list(filter: &GroupFilter) -> String {
 
 /// `$1` group, `$2` the name before, `$3` how many.
 pub(super) const MEMBERS: &str = "SELECT users.id, users.name, display_name, disabled, expired_at, absent_since,
-         last_seen_at,         role <> 'user' OR COALESCE(directory_role, 'user') <> 'user' AS is_staff FROM users
+         last_seen_at, role <> 'user' OR COALESCE(directory_role, 'user') <> 'user' AS is_staff FROM users
      JOIN group_members ON user_id = users.id WHERE group_id = $1 AND users.name > $2 ORDER BY users.name LIMIT $3";
 
 /// `$1` group, `$2` how many. Asked of each live session, so that no history is read.

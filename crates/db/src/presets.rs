@@ -7,7 +7,7 @@ use super::{
     Db, Error, Result,
     audit::{Entry, append_audit},
     reading, transaction,
-    types::parse,
+    types::{parse, readable},
 };
 use lyceum_model::{
     PresetId, Timestamp, UserId,
@@ -78,7 +78,7 @@ impl Db {
                  OR group_id IN (SELECT group_id FROM group_managers WHERE user_id = $1)
                  OR ($2 AND group_id IS NOT NULL)")
             .bind(&user).bind(of_all_groups).fetch_all(pool).await)?;
-        let mut presets = rows.into_iter().map(Row::preset).collect::<Result<Vec<_>>>()?;
+        let mut presets = readable(rows.into_iter().map(Row::preset));
         let order = |preset: &Preset| match &preset.holder {
             PresetHolder::User(_) => (preset.name.clone(), String::new(), preset.id),
             PresetHolder::Group(_, group) => (preset.name.clone(), group.clone(), preset.id),

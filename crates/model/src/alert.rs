@@ -1,6 +1,6 @@
-//! Alerts: which findings of the health report administrators are told of, and when. What is unwell has to stay so for
-//! two minutes, and what is well again for five, so that nothing is told of a restart or of a disk at the edge of its
-//! limit. Pure rules; the database keeps which alerts are open.
+//! Alerts: which warnings and faults of the health report are sent to administrators, and when. A warning or fault has to
+//! last two minutes, and has to be gone for five before its end is sent, so that a restart, or a disk near its limit,
+//! sends nothing. Pure rules; the database stores which alerts are open.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,11 +16,11 @@ use super::{
     time::human_duration,
 };
 
-/// How long something must be unwell before it is told, and well before that is told (seconds).
+/// How long a warning or fault must last before it is sent, and be gone before its end is sent (seconds).
 const RAISE_AFTER: i64 = 120;
 const CLEAR_AFTER: i64 = 300;
 
-/// An alert that administrators were told of.
+/// An alert that was sent to administrators and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
     /// The name of the finding.
@@ -29,10 +29,10 @@ pub struct Alert {
     pub since: Timestamp,
 }
 
-/// What is to be written down and told.
+/// A change of an alert, which is stored and sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlertNews {
-    /// Something became unwell, or worse than was told.
+    /// A new warning or fault, or a warning that became a fault.
     Raised {
         alert: Alert,
         what: String,
@@ -41,21 +41,21 @@ pub enum AlertNews {
     Cleared(Alert),
 }
 
-/// What the looks before saw, as far as nothing was told of it.
+/// What earlier checks found, as far as nothing has been sent.
 #[derive(Clone, Debug, Default)]
 pub struct AlertMemory {
-    /// Since when these have been at least this bad.
-    unwell: HashMap<(String, Level), Timestamp>,
-    /// Since when open alerts have been well.
-    well: HashMap<String, Timestamp>,
+    /// Since when these have had at least this level.
+    failing: HashMap<(String, Level), Timestamp>,
+    /// Since when the findings of open alerts have been OK.
+    recovered: HashMap<String, Timestamp>,
 }
 
 impl AlertMemory {
-    /// Decides what is news, from the alerts that are open and the findings of now.
+    /// Returns what changed, from the open alerts and the current findings.
     pub fn decide(&mut self, open: &[Alert], findings: &[Finding], now: Timestamp) -> Vec<AlertNews> {
-        let told = |name: &str| open.iter().find(|alert| alert.name == name);
+        let open_alert = |name: &str| open.iter().find(|alert| alert.name == name);
         let mut news = Vec::new();
-        let unwell = std::mem::take(&mut self.unwell);
+        let failing = std::mem::take(&mut self.failing);
         let mut worst = BTreeMap::<&str, &Finding>::new();
         for finding in findings.iter().filter(|finding| finding.level >= Level::Warning) {
             let known = worst.entry(&finding.name).or_insert(finding);
@@ -65,22 +65,22 @@ impl AlertMemory {
         }
         for finding in worst.into_values() {
             let name = finding.name.to_string();
-            let begun = |level| unwell.get(&(name.clone(), level)).copied().unwrap_or(now);
-            // What is a fault is a warning too: it need not begin anew when it gets better.
+            let begun = |level| failing.get(&(name.clone(), level)).copied().unwrap_or(now);
+            // A fault counts as a warning too, so that its time goes on when it becomes one.
             for level in [Level::Warning, Level::Fault].into_iter().filter(|level| *level <= finding.level) {
                 let since = begun(level);
-                self.unwell.insert((name.clone(), level), since);
-                let is_known = told(&name).is_some_and(|alert| alert.level >= level);
+                self.failing.insert((name.clone(), level), since);
+                let is_known = open_alert(&name).is_some_and(|alert| alert.level >= level);
                 if level == finding.level && !is_known && RAISE_AFTER <= now.seconds_since(since) {
                     let alert = Alert { name: name.clone(), level, since };
                     news.push(AlertNews::Raised { alert, what: finding.what.clone(), fix: finding.fix.clone() });
                 }
             }
         }
-        let is_unwell = |name: &str| self.unwell.contains_key(&(name.to_owned(), Level::Warning));
-        self.well.retain(|name, _| told(name).is_some() && !is_unwell(name));
-        for alert in open.iter().filter(|alert| !is_unwell(&alert.name)) {
-            let since = *self.well.entry(alert.name.clone()).or_insert(now);
+        let is_failing = |name: &str| self.failing.contains_key(&(name.to_owned(), Level::Warning));
+        self.recovered.retain(|name, _| open_alert(name).is_some() && !is_failing(name));
+        for alert in open.iter().filter(|alert| !is_failing(&alert.name)) {
+            let since = *self.recovered.entry(alert.name.clone()).or_insert(now);
             if CLEAR_AFTER <= now.seconds_since(since) {
                 news.push(AlertNews::Cleared(alert.clone()));
             }
@@ -90,7 +90,7 @@ impl AlertMemory {
 }
 
 impl AlertNews {
-    /// Says it to an administrator.
+    /// Returns the message to an administrator.
     #[must_use]
     pub fn message(&self, now: Timestamp) -> Message {
         let (title, text) = match self {
@@ -107,7 +107,7 @@ impl AlertNews {
             }
             Self::Cleared(alert) => {
                 let lasted = human_duration(now.seconds_since(alert.since).max(0));
-                (format!("Health: {} is well again", alert.name), format!("It was reported {lasted} ago."))
+                (format!("Health: {} is OK again", alert.name), format!("It was reported {lasted} ago."))
             }
         };
         Message { event: Event::Health, title, text, job: None, name: String::new() }
@@ -124,8 +124,8 @@ mod tests {
         Finding::new("free space", level, "only 3 GiB are free").fix("remove old backups")
     }
 
-    /// The looks of every minute, and what each told: `+` and the level, `-`, or nothing.
-    fn told(levels: &[Option<Level>]) -> Vec<String> {
+    /// The level at each minute, and what was sent: the minute with `+` and the level, or `-`.
+    fn sent(levels: &[Option<Level>]) -> Vec<String> {
         let (mut memory, mut open) = (AlertMemory::default(), Vec::<Alert>::new());
         let mut all = Vec::new();
         for (minute, level) in levels.iter().enumerate() {
@@ -146,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_told_once_and_its_end_once() {
-        let (well, warning, fault) = (None, Some(Level::Warning), Some(Level::Fault));
-        assert_eq!(told(&[warning; 9]), ["2+warning"]);
-        // A moment is no news, and neither is a note.
-        assert!(told(&[well, warning, warning, well, warning, warning, well]).is_empty());
-        assert!(told(&[Some(Level::Note); 9]).is_empty());
-        // Worse is told, better is not; the end is told after five minutes without it.
+    fn a_lasting_fault_is_sent_once_and_so_is_its_end() {
+        let (ok, warning, fault) = (None, Some(Level::Warning), Some(Level::Fault));
+        assert_eq!(sent(&[warning; 9]), ["2+warning"]);
+        // A short warning sends nothing, and neither does a note.
+        assert!(sent(&[ok, warning, warning, ok, warning, warning, ok]).is_empty());
+        assert!(sent(&[Some(Level::Note); 9]).is_empty());
+        // A higher level is sent, a lower one is not; the end is sent after five minutes without it.
         let mut levels = vec![warning, warning, warning, fault, fault, fault, warning, warning, warning];
-        levels.extend([well; 4]);
+        levels.extend([ok; 4]);
         levels.push(warning);
-        levels.extend([well; 7]);
-        assert_eq!(told(&levels), ["2+warning", "5+fault", "19-"]);
-        assert_eq!(told(&[fault; 4]), ["2+fault"]);
+        levels.extend([ok; 7]);
+        assert_eq!(sent(&levels), ["2+warning", "5+fault", "19-"]);
+        assert_eq!(sent(&[fault; 4]), ["2+fault"]);
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         let cleared = AlertNews::Cleared(alert).message(START.plus_seconds(7200));
         assert_eq!(
             (cleared.title.as_str(), cleared.text.as_str()),
-            ("Health: free space is well again", "It was reported 2 h ago.")
+            ("Health: free space is OK again", "It was reported 2 h ago.")
         );
     }
 }

@@ -182,7 +182,7 @@ fn signed(secret: &str, text: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn administrators_are_told_what_is_unwell_and_when_it_is_well_again() {
+async fn administrators_are_sent_each_fault_and_its_end() {
     let mails = MailServer::start(None).await;
     let scene = Scene::new(by_mail(mails.port)).await;
     let db = scene.portal.db();
@@ -225,21 +225,21 @@ async fn administrators_are_told_what_is_unwell_and_when_it_is_well_again() {
     };
     fails(Err("no such column"));
     let curves = "loop curves".to_owned();
-    assert!(!look(0).await.contains(&curves), "it may be well at the next look");
+    assert!(!look(0).await.contains(&curves), "it may have recovered at the next check");
     assert!(look(121).await.contains(&curves));
     assert!(look(60).await.contains(&curves));
     fails(Ok(()));
-    assert!(look(60).await.contains(&curves), "it may be unwell again");
+    assert!(look(60).await.contains(&curves), "it may fail again");
     assert!(!look(301).await.contains(&curves));
     scene.round().await;
     let mut of_curves: Vec<_> = mails.mails().into_iter().filter(|mail| mail.text.contains("loop curves")).collect();
     assert_eq!(of_curves.len(), 2, "{of_curves:?}");
     // Sent at once, they arrive in any order.
-    of_curves.sort_by_key(|mail| mail.text.contains("well again"));
+    of_curves.sort_by_key(|mail| mail.text.contains("OK again"));
     assert!(of_curves.iter().all(|mail| mail.to == ["<gina@example.org>"]), "{of_curves:?}");
     assert!(of_curves[0].text.contains("The last run failed: no such column"), "{of_curves:?}");
     assert!(of_curves[0].text.contains("https://portal.example.org/admin/health"), "{of_curves:?}");
-    assert!(of_curves[1].text.contains("well again"), "{of_curves:?}");
+    assert!(of_curves[1].text.contains("OK again"), "{of_curves:?}");
     assert!(scene.latest().await.is_empty(), "ada is no administrator");
 }
 

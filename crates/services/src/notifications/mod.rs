@@ -168,7 +168,7 @@ impl Notifications {
         self.overview(user).await
     }
 
-    /// Tells administrators who asked for it what became unwell, or well again, and writes it down.
+    /// Stores a change of an alert, and sends it to the administrators who chose that.
     pub async fn alert(&self, news: &AlertNews) -> Result<()> {
         let now = self.clock.now();
         let mut recipients = Vec::new();
