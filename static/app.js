@@ -89,6 +89,18 @@ const KEYS = [
 ];
 const PLACES = { h: "/", s: "/sessions", j: "/jobs", r: "/runs", d: "/datasets", m: "/models" };
 let isGoing = false;
+// Enter presses the button that belongs to the field, where that is not the first one of its form.
+document.addEventListener("keydown", (event) => {
+  const button =
+    event.key === "Enter" &&
+    !event.isComposing &&
+    event.target instanceof HTMLInputElement &&
+    event.target.dataset.enter;
+  if (!button) return;
+  event.preventDefault();
+  document.getElementById(button)?.click();
+});
+
 document.addEventListener("keydown", (event) => {
   if (!palette || event.defaultPrevented || $("dialog[open]")) return;
   const isTyping = targetOf(event).closest("input, select, textarea, [contenteditable], [role=application]");

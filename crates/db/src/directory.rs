@@ -105,7 +105,9 @@ impl Db {
                 return Ok(ArrivalOutcome::NameTaken);
             }
             match &before {
-                Some(before) if before.disabled || before.expires_at.is_some_and(|end| end <= at.0) => return Ok(ArrivalOutcome::Disabled),
+                Some(before) if before.disabled || before.expires_at.is_some_and(|end| end <= at.0) => {
+                    return Ok(ArrivalOutcome::Disabled);
+                }
                 Some(before) => {
                     if before.name != person.name.as_str() {
                         query(usage::RAISE_GENERATION).execute(&mut *tx).await?;

@@ -81,7 +81,7 @@ pub(super) async fn expire(mut tx: Tx<'_>, id: &str, now: Timestamp) -> Result<b
         .await?;
     tx.query("DELETE FROM logins WHERE user_id = $1").bind(id).execute().await?;
     tx.query(RAISE_GENERATION).execute().await?;
-    let detail = format!("the account ended at {}", Timestamp(expires_at));
+    let detail = format!("the account expired at {}", Timestamp(expires_at));
     append_audit(tx, &ChangedBy { actor: "portal", at: now }.did("user.expire", &name, &detail)).await?;
     Ok(true)
 }

@@ -47,7 +47,7 @@ impl Expiry {
         }
     }
 
-    /// One look. What fails of one account, session or job keeps none of the others.
+    /// Looks once. A failure with one account, session or job does not stop the others.
     pub async fn look(&self, round: &Round) -> Result<(), Error> {
         let now = self.clock.now();
         let mut is_news = false;

@@ -45,7 +45,8 @@ use crate::{
 /// What a new script begins with.
 const SCRIPT: &str = "#!/bin/bash\nset -e\n";
 
-/// `?preset=` a saved request, `?from=` an earlier job, `?after=` one that it is to follow; the rest is what [`sessions::Offered`] names.
+/// `?preset=` a saved request, `?from=` an earlier job, `?after=` one that it is to follow; the rest is what
+/// [`sessions::Offered`] names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prefill {
@@ -77,9 +78,16 @@ pub async fn page(
         if let SavedRequest::Job(asked) = saved {
             presets::fill(&mut form, &shared_fields(&asked));
             work = work_of(asked.clone());
+            let after = asked.after.clone().unwrap_or_default();
+            let is_mixed = after.windows(2).any(|pair| pair[0].needs != pair[1].needs);
             // What the preset names may no longer exist.
             if let Err(error) = portal.jobs.rehearse(user.actor(), asked).await.map_err(Error::from) {
                 errors = sessions::faults_beside_fields(&error, &form);
+            }
+            if is_mixed {
+                let message = "The preset waits for its jobs in different ways, which this form cannot show. Submit it \
+                               with `lyceum job submit --preset` to use them.";
+                errors.push(FieldError { field: "after".to_owned(), message: message.to_owned() });
             }
         }
         preset = found.id.to_string();

@@ -45,7 +45,8 @@ use crate::{
 
 pub(in crate::web) use super::faults::faults_beside_fields;
 
-/// `?preset=` a saved request, `?from=` an earlier session, `?app=` a program, `?log_directory=` its folder; the rest is what [`Offered`] names.
+/// `?preset=` a saved request, `?from=` an earlier session, `?app=` a program, `?log_directory=` its folder; the rest is
+/// what [`Offered`] names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prefill {
@@ -78,9 +79,15 @@ pub async fn page(
             if request.profile.is_none() && request.resources.is_none() && is_light(&portal, &form.app) {
                 OWN_SIZE.clone_into(&mut form.profile);
             }
+            let several = !request.options.log_directories.is_empty();
             // What the preset names may no longer exist.
             if let Err(error) = portal.sessions.rehearse(user.actor(), request).await.map_err(Error::from) {
                 errors = faults_beside_fields(&error, &form);
+            }
+            if several {
+                let message = "The preset has several named log directories, which this form cannot show. Start it \
+                               from the home page to use them.";
+                errors.push(FieldError { field: "log_directory".to_owned(), message: message.to_owned() });
             }
         }
         preset = found.id.to_string();

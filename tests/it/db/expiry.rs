@@ -69,7 +69,7 @@ async fn an_account_ends_at_its_moment() {
         assert!(db.expire_account(ada, END).await.unwrap());
         assert!(!db.expire_account(ada, END).await.unwrap(), "once");
         assert_eq!(state(db, ada).await, (State::Expired, Some(END)));
-        assert_eq!(last_row(db).await, format!("portal user.expire ada the account ended at {END}"));
+        assert_eq!(last_row(db).await, format!("portal user.expire ada the account expired at {END}"));
         assert!(db.accounts_to_expire(END).await.unwrap().is_empty());
         assert!(db.list_logins(ada).await.unwrap().is_empty());
         assert!(generation < db.access_generation().await.unwrap());

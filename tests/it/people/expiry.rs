@@ -75,7 +75,7 @@ async fn an_account_ends_with_its_sign_ins_tokens_and_sessions() {
     look(&portal).await;
     let rows = audit(&portal, 20).await;
     let rows: Vec<_> = rows.iter().filter(|row| row.contains("user.expire ada")).collect();
-    assert_eq!(rows, [&format!("portal user.expire ada the account ended at {end}")], "once");
+    assert_eq!(rows, [&format!("portal user.expire ada the account expired at {end}")], "once");
     let stopped = portal.db().find_session(session).await.unwrap().unwrap();
     assert_eq!((stopped.state, stopped.detail.as_deref()), (SessionState::Stopping, Some("The account expired")));
     assert_eq!(portal.db().find_session(theirs).await.unwrap().unwrap().state, SessionState::Running);
