@@ -2,7 +2,7 @@
 //! what nobody handed in through the portal. Who somebody is, and whose jobs they may see, is
 //! decided by whoever asks.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use super::{Resources, SessionId, Timestamp, machines::HiddenDetails, session::Allocation};
 
@@ -15,7 +15,7 @@ pub struct Queue {
     pub trouble: Option<String>,
     pub hides: HiddenDetails,
     /// In the order of their numbers.
-    pub jobs: Vec<QueuedJob>,
+    pub jobs: Vec<Arc<QueuedJob>>,
 }
 
 /// Which job, as one word without signs that mean something in an address.

@@ -134,7 +134,7 @@ async fn of_cluster(portal: &Portal, user: &CurrentUser, name: &str, machines: M
     }
     jobs.retain(|job| job.runs && node_list::holds(&job.node_names, name));
     let ours = queue::ours(portal, &jobs).await?;
-    let workloads = jobs.into_iter().map(|job| {
+    let workloads = jobs.into_iter().map(Arc::unwrap_or_clone).map(|job| {
         let session = job.session.and_then(|session| ours.get(&session));
         let attempt = session.and_then(|session| session.job);
         NodeWorkloadView {

@@ -74,10 +74,10 @@ pub async fn page(
     };
     let ours = ours(&portal, &queue.jobs).await?;
     view.running = queue.jobs.iter().filter(|job| job.runs).count();
-    view.waiting = queue.jobs.iter().filter(|job| !job.runs).map(QueuedJob::count).sum();
+    view.waiting = queue.jobs.iter().filter(|job| !job.runs).map(|job| job.count()).sum();
     let paged = visit.cursor.is_some();
     let listed = listed(queue.jobs, &Paging::new(Some(PAGE_SIZE), visit.cursor))?;
-    let row = |job: &QueuedJob| row(job, own.as_ref().ok(), &ours, now);
+    let row = |job: &Arc<QueuedJob>| row(job, own.as_ref().ok(), &ours, now);
     view.rows = listed.items.iter().map(row).collect();
     view.first_href = paged.then(|| address(view.everybody, None));
     view.next_href = listed.next_cursor.map(|cursor| address(view.everybody, Some(&cursor)));
@@ -118,7 +118,7 @@ fn whose(owner: Option<&str>) -> QueueFilter<'_> {
 }
 
 /// The newest first.
-fn listed(mut jobs: Vec<QueuedJob>, paging: &Paging) -> Result<Listed<QueuedJob>> {
+fn listed(mut jobs: Vec<Arc<QueuedJob>>, paging: &Paging) -> Result<Listed<Arc<QueuedJob>>> {
     let limit = paging.limit()?;
     let after: Option<QueueId> = paging.after()?;
     jobs.retain(|job| after.is_none_or(|after| job.id < after));
@@ -127,7 +127,7 @@ fn listed(mut jobs: Vec<QueuedJob>, paging: &Paging) -> Result<Listed<QueuedJob>
 }
 
 /// What of the portal's these are.
-pub(super) async fn ours(portal: &Portal, jobs: &[QueuedJob]) -> Result<HashMap<SessionId, Session>> {
+pub(super) async fn ours(portal: &Portal, jobs: &[Arc<QueuedJob>]) -> Result<HashMap<SessionId, Session>> {
     if jobs.iter().all(|job| job.session.is_none()) {
         return Ok(HashMap::new());
     }
@@ -278,7 +278,7 @@ pub async fn list(
         session: job.session,
         at: queue.at,
     };
-    Ok(Answer(Listed { items: items.into_iter().map(view).collect(), next_cursor }))
+    Ok(Answer(Listed { items: items.into_iter().map(Arc::unwrap_or_clone).map(view).collect(), next_cursor }))
 }
 
 /// A job that is being cancelled.

@@ -2,6 +2,8 @@
 //! of it, and the end of a job of one's own. A job that was handed in on a shell is as good as
 //! one of the portal's; the portal's own sessions and jobs are ended as such, elsewhere.
 
+use std::sync::Arc;
+
 use super::Cluster;
 use lyceum_db as db;
 use lyceum_model::{Queue, QueueId, SessionId, User, queue::QueuedJob};
@@ -58,7 +60,7 @@ impl Cluster {
                 queue.jobs.retain(|job| own.as_ref().is_ok_and(|own| *own == job.uid));
                 if queue.hides.jobs {
                     // A place tells how many of the others there are.
-                    queue.jobs.iter_mut().for_each(|job| job.place = None);
+                    queue.jobs.iter_mut().for_each(|job| Arc::make_mut(job).place = None);
                 }
             }
         }
@@ -72,7 +74,7 @@ impl Cluster {
             return Err(scheduler::Error::Unavailable(trouble).into());
         }
         let person = self.scheduler.person(&PortalUser::from(user)).await?;
-        let is_it = |job: &&QueuedJob| job.id == id && job.uid == person.uid;
+        let is_it = |job: &&Arc<QueuedJob>| job.id == id && job.uid == person.uid;
         let job = queue.jobs.iter().find(is_it).ok_or(Error::NotFound)?;
         if let Some(session) = job.session {
             return Err(Error::StartedHere(session));

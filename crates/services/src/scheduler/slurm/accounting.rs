@@ -67,15 +67,15 @@ impl Accounting {
     /// What it says of these accounts. An error is a sentence about who does not answer.
     pub async fn read<'a>(&self, accounts: impl Iterator<Item = &'a str>) -> Result<AccountingData, String> {
         let config = self.ask("scontrol", vec!["show".to_owned(), "config".to_owned()]).await;
-        let config = answer(&config?).map_err(|why| format!("Slurm’s controller does not respond: {why}"))?;
+        let config = answer(config?).map_err(|why| format!("Slurm’s controller does not respond: {why}"))?;
         let away = |why: String| format!("Slurm’s accounting does not respond: {why}");
         let cluster = value(&config, "ClusterName").to_owned();
-        let kinds = answer(&self.ask("sacctmgr", show(&["tres", "format=type,name"])).await?).map_err(away)?;
+        let kinds = answer(self.ask("sacctmgr", show(&["tres", "format=type,name"])).await?).map_err(away)?;
         let accounts = format!("account={}", accounts.collect::<Vec<_>>().join(","));
         let of_cluster = format!("cluster={cluster}");
         let format = "format=account,user,partition,grptres";
         let listed = show(&["assoc", "where", &of_cluster, &accounts, format]);
-        let listed = answer(&self.ask("sacctmgr", listed).await?).map_err(away)?;
+        let listed = answer(self.ask("sacctmgr", listed).await?).map_err(away)?;
         let (associations, by_partition) = parse(&listed)?;
         Ok(AccountingData {
             is_enforced: is_enforced(value(&config, "AccountingStorageEnforce")),
@@ -90,9 +90,10 @@ impl Accounting {
     /// Carries an order out. An error is a sentence in Slurm's words.
     pub async fn change(&self, cluster: &str, order: &Order) -> Result<(), String> {
         let ran = self.ask("sacctmgr", arguments(cluster, order)).await?;
-        match answer(&ran) {
+        let said = ran.output.clone();
+        match answer(ran) {
             Ok(_modified) => Ok(()),
-            Err(why) if why.is_empty() => Err(complaint(&ran.output)),
+            Err(why) if why.is_empty() => Err(complaint(&said)),
             Err(why) => Err(why),
         }
     }

@@ -74,7 +74,7 @@ pub(super) fn arguments(separator: &str, which: StartQuery) -> Vec<String> {
 
 /// Reads the rows, in the order in which they were handed in.
 pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Record>, String> {
-    let mut records: Vec<Record> = rows(output, separator, "sacct")?.into_iter().map(read).collect::<Result<_, _>>()?;
+    let mut records: Vec<Record> = rows(output, separator, "sacct")?.map(|row| read(row?)).collect::<Result<_, _>>()?;
     records.sort_by_key(|record| record.submitted_at);
     Ok(records)
 }

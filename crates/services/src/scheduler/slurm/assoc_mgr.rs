@@ -58,7 +58,7 @@ pub async fn read(settings: &Settings) -> Result<AssociationSnapshot, String> {
     let away = |why: String| format!("Slurm’s controller does not respond: {why}");
     let ask = async |words: &[&str]| {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        answer(&command(settings, "scontrol", words).await?)
+        answer(command(settings, "scontrol", words).await?)
     };
     let config = ask(&["show", "config"]).await.map_err(away)?;
     let said = ask(&["--oneliner", "show", "assoc_mgr", "flags=assoc"]).await.map_err(away)?;

@@ -89,7 +89,7 @@ impl Lister {
 async fn read(settings: &Settings) -> Result<Listed, String> {
     let ask = async |tool: &str, words: &[&str]| {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        answer(&command(settings, tool, words).await?)
+        answer(command(settings, tool, words).await?)
     };
     let config = ask("scontrol", &["show", "config"]).await?;
     let partitions = ask("scontrol", &["--oneliner", "--all", "show", "partition"]).await?;

@@ -4,10 +4,10 @@
 //! controller that does not answer leaves the last answer to grow old, and then unknown.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     path::PathBuf,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use super::{
     accounts::{self, Record, StartQuery},
     mark::JobMarks,
-    queue::{self, Row},
+    queue::{self, Jobs, Row, SeenQueue, Tally},
     reservations,
     settings::Settings,
     sinfo::{self, Node},
@@ -26,7 +26,7 @@ use super::{
     state::JobPhase,
     submit::{complaint, is_unreached},
 };
-use lyceum_model::{Capacity, Inventory, Reservation, SessionId, machines::HiddenDetails};
+use lyceum_model::{Capacity, Inventory, Reservation, SessionId, machines::HiddenDetails, queue::QueuedJob};
 use lyceum_node::helper::command::{self, CommandContext};
 use lyceum_wire::protocol::CommandOutput;
 
@@ -52,9 +52,6 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// The most that one answer may measure (bytes): a hundred thousand jobs.
 const MAX_ANSWER: u64 = 64 << 20;
 
-pub(super) type Jobs = HashMap<SessionId, Vec<Row>>;
-pub(super) type Tally = BTreeMap<String, (i64, i64)>;
-
 /// The controller as it was at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
@@ -70,9 +67,11 @@ pub(super) struct View {
     /// The portal's own jobs, told by their marks; the oldest of a session stands first.
     pub jobs: Jobs,
     /// Everybody's jobs that have not ended, in the order of their numbers.
-    pub queue: Arc<[Row]>,
+    pub queue: Arc<Vec<Row>>,
+    /// The same as people see them, from when somebody first asks on.
+    pub listing: Arc<OnceLock<Vec<Arc<QueuedJob>>>>,
     /// Everybody's that have ended and are not forgotten yet.
-    pub ended: Arc<[Row]>,
+    pub ended: Arc<Vec<Row>>,
     pub nodes: Arc<[Node]>,
     /// Reservations, with the names of their nodes.
     pub reservations: Arc<[Reservation]>,
@@ -339,11 +338,13 @@ impl Controller {
             Ok::<_, String>((queue, private))
         };
         match look.await {
-            Ok(((jobs, tally, queue, ended), private)) => Ok(self.change(|view| {
+            Ok((seen, private)) => Ok(self.change(|view| {
                 if let Some(private) = private {
                     view.set_private(private);
                 }
-                (view.jobs, view.tally, view.queue, view.ended) = (jobs, tally, queue, ended);
+                (view.jobs, view.tally) = (seen.jobs, seen.tally);
+                (view.queue, view.ended) = (seen.queue.into(), seen.ended.into());
+                view.listing = Arc::default();
                 view.asked = Some(asked);
                 view.answered = Some(Instant::now());
                 view.good_since = view.good_since.or(Some(asked));
@@ -364,42 +365,24 @@ impl Controller {
         }
     }
 
-    async fn queue(&self) -> Result<(Jobs, Tally, Arc<[Row]>, Arc<[Row]>), String> {
+    async fn queue(&self) -> Result<SeenQueue, String> {
         let separator = separator();
-        let ran = self.ask("squeue", queue::arguments(&separator)).await?;
-        let (mut jobs, mut tally) = (Jobs::new(), Tally::new());
-        let (mut queue, mut ended) = (Vec::new(), Vec::new());
-        for mut row in queue::parse(&answer(&ran)?, &separator)? {
-            for partition in &row.partitions {
-                let counts = tally.entry(partition.clone()).or_default();
-                match row.standing {
-                    JobPhase::Alive => counts.0 += 1,
-                    JobPhase::Waiting => counts.1 = counts.1.saturating_add(row.of_queue.tasks),
-                    JobPhase::Ended(_) | JobPhase::Unknown(_) => {}
-                }
-            }
-            row.session = self.marks.read(&row.comment, row.uid);
-            if let Some(session) = row.session {
-                jobs.entry(session).or_default().push(row.clone());
-            }
-            if matches!(row.standing, JobPhase::Ended(_)) { &mut ended } else { &mut queue }.push(row);
-        }
-        queue.sort_by_key(|row| row.job);
-        for rows in jobs.values_mut() {
-            rows.sort_by_key(|row| row.job);
-        }
-        Ok((jobs, tally, queue.into(), ended.into()))
+        let text = answer(self.ask("squeue", queue::arguments(&separator)).await?)?;
+        let marks = self.marks.clone();
+        // A long queue takes a while, and others wait for this thread.
+        let read = tokio::task::spawn_blocking(move || SeenQueue::read(&text, &separator, &marks));
+        read.await.map_err(|err| format!("a task failed: {err}"))?
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, String> {
         let separator = separator();
         let ran = self.ask("sinfo", sinfo::arguments(&separator)).await?;
-        sinfo::parse(&answer(&ran)?, &separator)
+        sinfo::parse(&answer(ran)?, &separator)
     }
 
     async fn reservations(&self) -> Result<Vec<Reservation>, String> {
         let ran = self.ask("scontrol", reservations::arguments()).await?;
-        let mut found = reservations::parse(&answer(&ran)?)?;
+        let mut found = reservations::parse(&answer(ran)?)?;
         for reservation in &mut found {
             reservation.is_ours = reservation.name == self.settings.reservation;
         }
@@ -410,7 +393,7 @@ impl Controller {
     /// What the site shows to its operators alone, and whether we are one.
     async fn private(&self) -> Result<(HiddenDetails, bool), String> {
         let ran = self.ask("scontrol", ["show", "config"].map(str::to_owned).into()).await?;
-        let config = answer(&ran)?;
+        let config = answer(ran)?;
         let hides = read_hides(&config).ok_or_else(|| queue::unreadable("scontrol show config", &config))?;
         Ok((hides, self.is_operator(&config).await))
     }
@@ -424,7 +407,7 @@ impl Controller {
         }
         let words = ["--noheader", "--parsable2", "show", "user", &self.account, "format=adminlevel"];
         let Ok(ran) = self.ask("sacctmgr", words.map(str::to_owned).into()).await else { return false };
-        answer(&ran).is_ok_and(|level| LEVELS.contains(&level.trim()))
+        answer(ran).is_ok_and(|level| LEVELS.contains(&level.trim()))
     }
 
     /// Whether there are accounts, as far as is known.
@@ -452,7 +435,7 @@ impl Controller {
             self.keeps_accounts.store(false, Ordering::Relaxed);
             return None;
         }
-        let records = ran.and_then(|ran| answer(&ran)).and_then(|said| accounts::parse(&said, &separator));
+        let records = ran.and_then(answer).and_then(|said| accounts::parse(&said, &separator));
         self.note("sacct", records).ok()
     }
 
@@ -460,14 +443,15 @@ impl Controller {
     pub async fn set_limit(&self, job: u32, minutes: i64) -> Result<()> {
         let words = ["update".to_owned(), format!("JobId={job}"), format!("TimeLimit={minutes}")];
         let ran = self.ask("scontrol", words.into()).await.map_err(Error::Unavailable)?;
-        let said = match answer(&ran) {
+        let is_unanswered = ran.status.is_none();
+        let said = match answer(ran) {
             Ok(_nothing) => {
                 self.nudge();
                 return Ok(());
             }
             Err(said) => said,
         };
-        if ran.status.is_none() || is_unreached(&said) {
+        if is_unanswered || is_unreached(&said) {
             return Err(Error::Unavailable(format!("Slurm did not extend its time limit: {said}")));
         }
         Err(Error::Refused(format!("Slurm did not extend its time limit: {said}.")))
@@ -483,12 +467,12 @@ impl Controller {
 pub async fn try_out(settings: &Settings) -> Vec<(&'static str, Result<usize, String>)> {
     let separator = separator();
     let ask = async |tool: &str, arguments| command(settings, tool, arguments).await;
-    let jobs = ask("squeue", queue::arguments(&separator)).await.and_then(|ran| answer(&ran));
-    let nodes = ask("sinfo", sinfo::arguments(&separator)).await.and_then(|ran| answer(&ran));
-    let reservations = ask("scontrol", reservations::arguments()).await.and_then(|ran| answer(&ran));
+    let jobs = ask("squeue", queue::arguments(&separator)).await.and_then(answer);
+    let nodes = ask("sinfo", sinfo::arguments(&separator)).await.and_then(answer);
+    let reservations = ask("scontrol", reservations::arguments()).await.and_then(answer);
     let records = match ask("sacct", accounts::arguments(&separator, StartQuery::Lately(LATELY))).await {
         Ok(ran) if keeps_none(&ran) => Ok(String::new()),
-        ran => ran.and_then(|ran| answer(&ran)),
+        ran => ran.and_then(answer),
     };
     vec![
         ("squeue", jobs.and_then(|said| Ok(queue::parse(&said, &separator)?.len()))),
@@ -516,10 +500,10 @@ pub(super) async fn command(settings: &Settings, tool: &str, arguments: Vec<Stri
 }
 
 /// The text of a good answer. Slurm may say on standard error alone that something was wrong.
-pub(super) fn answer(ran: &CommandOutput) -> Result<String, String> {
+pub(super) fn answer(ran: CommandOutput) -> Result<String, String> {
     match ran.status {
         None => Err("it timed out".to_owned()),
-        Some(0) if !ran.complaints.contains("error") => Ok(ran.output.clone()),
+        Some(0) if !ran.complaints.contains("error") => Ok(ran.output),
         Some(_) => Err(complaint(&ran.complaints)),
     }
 }
@@ -553,7 +537,9 @@ fn read_hides(config: &str) -> Option<HiddenDetails> {
 
 /// What stands between fields: nobody could have written it into a comment before.
 fn separator() -> String {
-    format!("\u{1f}{}\u{1f}", SessionId::new().uuid().simple())
+    let drawn = SessionId::new().uuid().simple().to_string();
+    // Its second half: the first one is the time. It stands in a long answer a million times.
+    format!("\u{1f}{}", &drawn[drawn.len() / 2..])
 }
 
 #[cfg(test)]
@@ -577,10 +563,10 @@ mod tests {
             output: output.to_owned(),
             complaints: complaints.to_owned(),
         };
-        assert!(answer(&ran(Some(0), "", "")).is_ok());
-        assert!(answer(&ran(Some(0), "", "slurm_load_jobs error: Socket timed out on send/recv operation\n")).is_err());
-        assert!(answer(&ran(Some(1), "", "")).is_err());
-        assert!(answer(&ran(None, "", "")).is_err());
+        assert!(answer(ran(Some(0), "", "")).is_ok());
+        assert!(answer(ran(Some(0), "", "slurm_load_jobs error: Socket timed out on send/recv operation\n")).is_err());
+        assert!(answer(ran(Some(1), "", "")).is_err());
+        assert!(answer(ran(None, "", "")).is_err());
     }
 
     #[test]

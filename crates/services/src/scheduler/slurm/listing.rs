@@ -2,7 +2,7 @@
 //! array a row is, why it waits, and how many come before it. What is no more than a guess of
 //! Slurm's is left out.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use super::{
     controller::View,
@@ -14,23 +14,25 @@ use lyceum_model::{
     queue::{Part, QueuedJob},
 };
 
+/// Lists the jobs of a view: the first call for it reads all of them, the others share what it read.
 pub(super) fn queue(view: &View, trouble: Option<String>, now: Timestamp) -> Queue {
-    Queue {
-        at: view.answered.map(|at| now.plus_seconds(-i64::try_from(at.elapsed().as_secs()).unwrap_or(0))),
-        trouble,
-        hides: view.hides,
-        jobs: jobs(&view.queue, now),
+    let mut jobs = view.listing.get_or_init(|| jobs(&view.queue)).clone();
+    // A guess that is over came to nothing.
+    for job in jobs.iter_mut().filter(|job| job.estimated_start.is_some_and(|at| at <= now)) {
+        Arc::make_mut(job).estimated_start = None;
     }
+    let at = view.answered.map(|at| now.plus_seconds(-i64::try_from(at.elapsed().as_secs()).unwrap_or(0)));
+    Queue { at, trouble, hides: view.hides, jobs }
 }
 
-fn jobs(rows: &[Row], now: Timestamp) -> Vec<QueuedJob> {
+fn jobs(rows: &[Row]) -> Vec<Arc<QueuedJob>> {
     let places = places(rows);
     rows.iter()
         .map(|row| {
             let place = places.get(row.of_queue.label.as_str()).copied();
             let runs = row.standing != JobPhase::Waiting;
             let queued = &row.of_queue;
-            QueuedJob {
+            Arc::new(QueuedJob {
                 id: id(row),
                 label: queued.label.clone(),
                 name: queued.name.clone(),
@@ -40,8 +42,7 @@ fn jobs(rows: &[Row], now: Timestamp) -> Vec<QueuedJob> {
                 runs,
                 is_suspended: row.is_suspended,
                 why: if runs { String::new() } else { why_it_waits(&row.reason) },
-                // One that is over already was a guess that came to nothing.
-                estimated_start: row.started_at.filter(|at| place.is_some() && now < *at),
+                estimated_start: row.started_at.filter(|_| place.is_some()),
                 place,
                 submitted_at: queued.submitted_at,
                 started_at: row.started_at.filter(|_| runs),
@@ -50,7 +51,7 @@ fn jobs(rows: &[Row], now: Timestamp) -> Vec<QueuedJob> {
                 nodes: queued.nodes,
                 node_names: if runs { queued.node_names.clone() } else { String::new() },
                 session: row.session,
-            }
+            })
         })
         .collect()
 }
@@ -122,7 +123,8 @@ mod tests {
             waiting(7, 4, "Priority", &["c"]),
             waiting(8, 3, "Priority", &["c"]),
         ];
-        let jobs = jobs(&rows, Timestamp(500));
+        let view = View { queue: rows.to_vec().into(), ..View::default() };
+        let jobs = queue(&view, None, Timestamp(500)).jobs;
         let places: Vec<_> = jobs.iter().map(|job| job.place).collect();
         // The third and the seventh are arrays of four tasks each.
         assert_eq!(places, [None, Some(5), Some(1), None, Some(2), Some(1), Some(1), Some(5)]);
@@ -130,7 +132,9 @@ mod tests {
         assert_eq!(starts, [false, true, true, false, true, true, true, true]);
         assert_eq!((jobs[0].started_at, jobs[1].started_at), (Some(Timestamp(1000)), None));
         assert!(jobs[0].why.is_empty() && jobs[3].why.contains("depends"), "{}", jobs[3].why);
-        assert!(super::jobs(&rows, Timestamp(2000)).iter().all(|job| job.estimated_start.is_none()), "it is over");
+        let later = queue(&view, None, Timestamp(2000)).jobs;
+        assert!(later.iter().all(|job| job.estimated_start.is_none()), "it is over");
+        assert!(Arc::ptr_eq(&later[0], &jobs[0]) && later[1].place == jobs[1].place, "what is the same is shared");
     }
 
     #[test]

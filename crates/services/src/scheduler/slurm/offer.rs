@@ -113,7 +113,9 @@ impl BatchQueue for Slurm {
 
     async fn queue(&self) -> Option<Queue> {
         let trouble = self.shared.view().await.err();
-        Some(listing::queue(&self.shared.controller.view(), trouble, self.shared.config.clock.now()))
+        let (view, now) = (self.shared.controller.view(), self.shared.config.clock.now());
+        let listed = blocking(move || Ok(listing::queue(&view, trouble, now))).await;
+        Some(listed.unwrap_or_else(|err| Queue { trouble: Some(err.to_string()), ..Queue::default() }))
     }
 
     async fn shell_jobs(&self) -> Option<Vec<ShellJob>> {

@@ -93,7 +93,7 @@ const USUAL: &str = "format=account,user,partition,qos,defaultqos";
 pub async fn read(settings: &Settings, cluster: &str) -> Result<QosTable, String> {
     let ask = async |tool: &str, words: &[&str]| {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        answer(&command(settings, tool, words).await?)
+        answer(command(settings, tool, words).await?)
     };
     let away = |why: String| format!("Slurm’s accounting does not respond: {why}");
     let listed = ask("sacctmgr", &["--noheader", "--parsable2", "show", "qos", QOS]).await.map_err(away)?;

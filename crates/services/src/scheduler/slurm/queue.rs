@@ -2,7 +2,13 @@
 //! separator that is drawn anew for each call, because a comment is whatever its author likes,
 //! line breaks and a forged row included.
 
+use std::{
+    collections::{BTreeMap, HashMap},
+    iter,
+};
+
 use super::{
+    mark::JobMarks,
     sinfo::{self, ANY_GPU},
     state::{JobPhase, standing},
 };
@@ -88,6 +94,46 @@ impl Row {
     }
 }
 
+pub(super) type Jobs = HashMap<SessionId, Vec<Row>>;
+pub(super) type Tally = BTreeMap<String, (i64, i64)>;
+
+/// What one answer of `squeue` says.
+#[derive(Default)]
+pub(super) struct SeenQueue {
+    pub jobs: Jobs,
+    pub tally: Tally,
+    /// In the order of their numbers.
+    pub queue: Vec<Row>,
+    pub ended: Vec<Row>,
+}
+
+impl SeenQueue {
+    /// Reads the answer and sorts its jobs; whose they are, their marks say.
+    pub fn read(text: &str, separator: &str, marks: &JobMarks) -> Result<Self, String> {
+        let mut seen = Self { queue: parse(text, separator)?, ..Self::default() };
+        for row in &mut seen.queue {
+            for partition in &row.partitions {
+                let counts = seen.tally.entry(partition.clone()).or_default();
+                match row.standing {
+                    JobPhase::Alive => counts.0 += 1,
+                    JobPhase::Waiting => counts.1 = counts.1.saturating_add(row.of_queue.tasks),
+                    JobPhase::Ended(_) | JobPhase::Unknown(_) => {}
+                }
+            }
+            row.session = marks.read(&row.comment, row.uid);
+            if let Some(session) = row.session {
+                seen.jobs.entry(session).or_default().push(row.clone());
+            }
+        }
+        seen.ended = seen.queue.extract_if(.., |row| matches!(row.standing, JobPhase::Ended(_))).collect();
+        seen.queue.sort_by_key(|row| row.job);
+        for rows in seen.jobs.values_mut() {
+            rows.sort_by_key(|row| row.job);
+        }
+        Ok(seen)
+    }
+}
+
 /// So far apart may our clock and Slurm's be (seconds).
 const CLOCKS: i64 = 20;
 
@@ -129,31 +175,32 @@ pub(super) fn arguments(separator: &str) -> Vec<String> {
 
 /// Reads the jobs; what is none is an error, for then nothing can be said of any job.
 pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Row>, String> {
-    rows(output, separator, "squeue")?.iter().map(read).collect()
+    rows(output, separator, "squeue")?.map(|row| read(&row?)).collect()
 }
 
 /// Takes the answer of a tool apart into rows of so many fields, each of which ends in the separator.
 pub(super) fn rows<'a, const FIELDS: usize>(
     output: &'a str,
-    separator: &str,
-    tool: &str,
-) -> Result<Vec<[&'a str; FIELDS]>, String> {
+    separator: &'a str,
+    tool: &'static str,
+) -> Result<impl Iterator<Item = Result<[&'a str; FIELDS], String>> + 'a, String> {
     let (body, rest) = output.rsplit_once(separator).map_or((None, output), |(body, rest)| (Some(body), rest));
     // A job whose mark breaks off would look like one of somebody else's.
     if !rest.trim().is_empty() {
         return Err(unreadable(tool, rest));
     }
-    let mut rows = Vec::new();
-    let mut fields = body.into_iter().flat_map(|body| body.split(separator));
-    while let Some(first) = fields.next() {
-        let mut row = [""; FIELDS];
-        row[0] = first.trim_start_matches(['\n', ' ']);
+    let mut fields = body.into_iter().flat_map(move |body| body.split(separator));
+    Ok(iter::from_fn(move || {
+        let first = fields.next()?;
+        let mut row = [first.trim_start_matches(['\n', ' ']); FIELDS];
         for field in &mut row[1..] {
-            *field = fields.next().ok_or_else(|| unreadable(tool, first))?;
+            match fields.next() {
+                Some(next) => *field = next,
+                None => return Some(Err(unreadable(tool, first))),
+            }
         }
-        rows.push(row);
-    }
-    Ok(rows)
+        Some(Ok(row))
+    }))
 }
 
 fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {

@@ -58,8 +58,11 @@ pub(super) fn arguments(separator: &str) -> Vec<String> {
 }
 
 pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Node>, String> {
-    let rows = queue::rows(output, separator, "sinfo")?;
-    rows.iter().map(|row| node(row).ok_or_else(|| queue::unreadable("sinfo", &row.join(" ")))).collect()
+    let read = |row: Result<[&str; FIELDS.len()], String>| {
+        let row = row?;
+        node(&row).ok_or_else(|| queue::unreadable("sinfo", &row.join(" ")))
+    };
+    queue::rows(output, separator, "sinfo")?.map(read).collect()
 }
 
 fn node(row: &[&str; FIELDS.len()]) -> Option<Node> {
