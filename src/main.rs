@@ -313,7 +313,7 @@ fn serve(place: &Locations, options: &Serve, environment: &Environment) -> Resul
     telemetry::start(environment.find("LYCEUM_LOG"), environment.find("LYCEUM_LOG_FORMAT"));
     let (threshold, executed) = (start::memory::MMAP_THRESHOLD, start::memory::EXECUTED);
     if !start::memory::is_settled(environment.find(threshold), environment.find(executed), std::process::id()) {
-        let error = start::memory::fix_mmap_threshold(std::env::args_os());
+        let error = start::memory::limit_allocator(std::env::args_os(), environment.find(start::memory::HEAPS));
         tracing::warn!(%error, "freed memory may not be returned to the system");
     }
     let mut config = Config::load(place.config.as_deref(), environment)?;
