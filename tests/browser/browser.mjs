@@ -278,6 +278,8 @@ export function assertOrderly(page, name) {
 async function assertWell(page, name, options) {
   // What happens to be scrolled halfway below a bar that stays would be called too small to touch.
   await page.evaluate("scrollTo(0, 0)");
+  // What awaits the next answer is pale on purpose.
+  await page.waitForFunction("!document.querySelector('.busy, [aria-busy]')", null, { timeout: 20_000 });
   // Evaluated by the debugger, so the page's content policy does not forbid it.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe);
   const found = await page.evaluate((options) => globalThis.axe.run(document, options), {
