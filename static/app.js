@@ -32,6 +32,16 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => icon?.setAttribute("href", before), 1600);
 });
 
+// A file goes into a text field, and what it does is shown before it is done.
+document.addEventListener("change", async (event) => {
+  const { dataset, files } = targetOf(event);
+  if (!dataset.into || !files?.length) return;
+  if (files[0].size > 1e6) return announce("The file is larger than 1 MB. Split it.");
+  const field = $(`#${dataset.into}`);
+  field.value = await files[0].text();
+  field.form.requestSubmit();
+});
+
 document.addEventListener("submit", async (event) => {
   const form = targetOf(event);
   if (form.method === "dialog") return;

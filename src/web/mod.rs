@@ -485,6 +485,8 @@ fn admin_pages() -> Pages {
         .post("/images/clean", images::pages::clean)
         .post("/images/{name}/pull", images::pages::pull)
         .post("/images/{name}/remove", images::pages::remove)
+        .get("/admin/import", site::import::page)
+        .post("/admin/import", site::import::import)
         .get("/admin/users", people::pages::list)
         .post("/admin/users", people::pages::create)
         .get("/admin/users/{name}", people::pages::show)

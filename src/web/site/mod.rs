@@ -3,7 +3,9 @@
 
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
+pub mod import;
 mod read;
+mod table;
 pub mod welcome;
 
 use std::sync::Arc;
@@ -104,13 +106,7 @@ pub async fn apply(
     let expected = headers.get(header::IF_MATCH).filter(|version| *version != "*");
     let expected = expected.map(|version| version.to_str().unwrap_or_default().trim_matches('"').to_owned());
     let options = Options { dry_run: parameters.dry_run, prune: parameters.prune, expected };
-    let services = site::Services {
-        access: &portal.access,
-        announcements: &portal.announcements,
-        sessions: &portal.sessions,
-        has_directory: portal.surroundings.directory.is_some(),
-    };
-    let applied = site::apply(services, &admin, &declared, faults, &options).await?;
+    let applied = site::apply(services(&portal), &admin, &declared, faults, &options).await?;
     let base = portal.config.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/')).unwrap_or_default();
     let link = |new: NewInvitation| InvitationLink {
         url: format!("{base}/welcome#{}", new.secret),
@@ -124,4 +120,13 @@ pub async fn apply(
         invitations: applied.invitations.into_iter().map(link).collect(),
     };
     Ok(([(header::ETAG, format!("\"{}\"", applied.version))], axum::Json(answer)).into_response())
+}
+
+fn services(portal: &Portal) -> site::Services<'_> {
+    site::Services {
+        access: &portal.access,
+        announcements: &portal.announcements,
+        sessions: &portal.sessions,
+        has_directory: portal.surroundings.directory.is_some(),
+    }
 }

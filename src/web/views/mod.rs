@@ -21,6 +21,7 @@ mod groups;
 mod health;
 mod home;
 mod images;
+mod import;
 mod job_list;
 mod jobs;
 mod lists;
@@ -85,6 +86,7 @@ pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, InvitationRow
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
 pub use images::{ImageForm, ImageRow, ImagesPage, PullProgress, StorageRow, StorageView};
+pub use import::{ImportFault, ImportLink, ImportPage, ImportPlan, ImportRow};
 pub use job_list::{JobRow, JobSearch, JobsPage, ProgressCell, outcome};
 pub use jobs::{
     FollowedJob, JobForm, JobTab, LoggedOverview, MetricTile, NewJob, SeveralForm, ShowJob, SlurmForm, TimelineLine,

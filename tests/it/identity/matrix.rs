@@ -420,6 +420,8 @@ const MATRIX: &[Row] = &[
     // Before "third" becomes an operator, whom nobody invites.
     row("POST", "/admin/groups/{group}/invitations", "name=third", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/groups/{group}/invitations/{name}/withdraw", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("GET", "/admin/import", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/import", "table=name%0Aby_table", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/users", "", [303, 403, 403, 200, 403, 401, 303]),
     row("POST", "/admin/users", "name=by_form", [401, 403, 403, 303, 403, 401, 401]),
     row("GET", "/admin/users/{name}", "", [303, 403, 403, 200, 403, 401, 303]),

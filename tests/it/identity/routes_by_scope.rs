@@ -127,6 +127,8 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "POST /settings/sign-out-everywhere",
             "POST /settings/theme",
             "POST /settings/columns",
+            "GET /admin/import",
+            "POST /admin/import",
             "GET /admin/users",
             "POST /admin/users",
             "GET /admin/users/{name}",

@@ -96,6 +96,70 @@ pub fn users_wrong(word: &Word) -> UsersPage {
     }
 }
 
+/// A table that was read, with what it changes.
+pub fn import(word: &Word) -> ImportPage {
+    let row = |what, name: &str, group: Option<&str>, detail: &str| ImportRow {
+        what,
+        name: word(name),
+        group: group.map(word),
+        detail: word(detail),
+    };
+    ImportPage {
+        layout: layout(word).at(Nav::Administration),
+        table: format!("name,display_name,e-mail\nada,{},x", word("Ada Lovelace")),
+        has_outside_accounts: true,
+        faults: Vec::new(),
+        more_faults: 0,
+        ignored: vec![word("e-mail"), word("phone")],
+        plan: Some(ImportPlan {
+            version: "0f".to_owned(),
+            counts: vec!["12 new users".to_owned(), "1 changed user".to_owned(), "1 new group".to_owned()],
+            rows: vec![
+                row("New user", "ada", None, "role=user; display_name=Ada Lovelace"),
+                row("Change", "bob", None, "role=operator, was user; expires_at=2030-01-31T00:00:00Z, was never"),
+                row("New group", "vision", None, ""),
+                row("New member", "ada", Some("vision"), ""),
+            ],
+            more: 300,
+        }),
+        is_stale: true,
+        done: None,
+    }
+}
+
+/// A table with faults.
+pub fn import_wrong(word: &Word) -> ImportPage {
+    let fault = |line: &str, column: &str, message: &str| ImportFault {
+        line: line.to_owned(),
+        column: column.to_owned(),
+        message: word(message),
+    };
+    ImportPage {
+        faults: vec![fault("3", "role", "A role is user, operator or admin."), fault("7", "", "Two few fields.")],
+        more_faults: 12,
+        ignored: Vec::new(),
+        plan: None,
+        is_stale: false,
+        ..import(word)
+    }
+}
+
+pub fn imported(word: &Word) -> ImportPage {
+    let link = |name: &str| ImportLink {
+        name: name.to_owned(),
+        url: format!("https://portal.example.org/welcome#{}", "x".repeat(43)),
+    };
+    let ImportPage { plan, .. } = import(word);
+    ImportPage {
+        table: String::new(),
+        ignored: Vec::new(),
+        plan: None,
+        is_stale: false,
+        done: plan.map(|plan| (plan, vec![link("ada"), link("a_name_of_thirty-two.characters_")])),
+        ..import(word)
+    }
+}
+
 pub fn user(word: &Word) -> UserPage {
     let context = CardContext {
         around: SentenceContext { is_own: false, ..context(word).around },

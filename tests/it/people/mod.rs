@@ -5,6 +5,7 @@ mod access;
 mod accounts;
 mod expiry;
 mod groups;
+mod import;
 mod invitations;
 
 use lyceum::{
