@@ -143,7 +143,7 @@ test("draining tells those whose sessions run, and ends them", async () => {
 test("the health page says how everything is, and stays fresh", async () => {
   const { page } = chief;
   await page.goto(`${portal.url}/admin/health`);
-  await page.getByRole("heading", { name: "Loops" }).waitFor();
+  await page.getByRole("heading", { name: "Background tasks" }).waitFor();
   for (const part of ["database", "scheduler", "free space", "sessions", "announcements", "audit log"]) {
     await page.getByText(part, { exact: true }).first().waitFor();
   }

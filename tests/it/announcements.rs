@@ -368,7 +368,7 @@ async fn the_health_report_says_what_is_so_and_no_secret() {
 
     assert_eq!(alice.get("/api/v1/health").await.status(), 403);
     let text = page(&chief, "/admin/health").await;
-    for word in ["Note", "OK", "Parts", "Loops", "scheduler", "To fix it:"] {
+    for word in ["Note", "OK", "Parts", "Background tasks", "scheduler", "To fix it:"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let key = std::fs::read_dir(portal.directory.path()).unwrap();
