@@ -319,7 +319,7 @@ async fn room_is_made_by_last_use_and_never_of_what_is_needed() {
 
     // By the page. What a workload names stays, however long it was not used.
     let page = admin.request(&house, "GET", "/images").send().await.unwrap().text().await.unwrap();
-    assert!(page.contains("What takes room") && page.contains("Suggested images"), "{page}");
+    assert!(page.contains("Disk usage") && page.contains("Suggested images"), "{page}");
     let (status, cleaned) = admin.ask(&house, "POST", "/image-storage/clean", &json!({ "unused_days": 0 })).await;
     assert_eq!((status, &cleaned["items"]), (200, &json!(1)), "{cleaned}");
     assert_eq!(storage().await, ["workloads used"]);
