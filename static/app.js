@@ -93,6 +93,7 @@ const openPalette = async () => (await import(script)).open();
 palette?.addEventListener("click", openPalette);
 const KEYS = [
   ["Ctrl K or /", "Search pages, actions and everything with a name"],
+  ["Enter", "On a choice or in a text field of a form: start or submit"],
   ["g then h, s, j, r, d, m", "Go to Home, Sessions, Jobs, Runs, Datasets or Models"],
   ["n", "New session"],
   ["?", "Show these keys"],

@@ -86,7 +86,7 @@ impl DatasetRow {
     pub fn class(&self) -> &'static str {
         match self.state {
             DatasetState::Building => "starting",
-            DatasetState::Ready => "running",
+            DatasetState::Ready => "succeeded",
             DatasetState::Failed => "failed",
             DatasetState::Cancelled => "ended",
         }

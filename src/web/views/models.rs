@@ -96,7 +96,7 @@ impl ModelRow {
     pub fn class(&self) -> &'static str {
         match self.state {
             ModelState::Training => "starting",
-            ModelState::Trained => "running",
+            ModelState::Trained => "succeeded",
             ModelState::Failed => "failed",
             ModelState::Stopped => "ended",
         }
