@@ -89,6 +89,23 @@ pub(super) fn check_ancestors(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a directory that the service user, as whom this process runs by now, cannot enter. Users' sessions come by
+/// the same way.
+pub(super) fn check_entrance(path: &Path) -> Result<()> {
+    let denied = |err: io::Error| err.kind() == io::ErrorKind::PermissionDenied;
+    if !fs::symlink_metadata(path).is_err_and(denied) {
+        return Ok(());
+    }
+    let mode = |ancestor: &Path| fs::metadata(ancestor).map(|facts| facts.mode() & 0o7777);
+    let closed = path.ancestors().find_map(|ancestor| Some((ancestor, mode(ancestor).ok()?)));
+    let (closed, mode) = closed.unwrap_or((path, 0));
+    let (shown, path) = (closed.display(), path.display());
+    Err(Error::Refused(format!(
+        "other users cannot enter {shown} (mode {mode:o}), and {path} is inside it: run `chmod o+x {shown}`, or choose \
+         another data directory with --data"
+    )))
+}
+
 /// The directory above `path`, where only we make things.
 pub(super) fn parent_directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
     path.parent().map_or(Ok(()), |parent| directory(parent, owner, mode))

@@ -30,7 +30,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use self::directories::{Owner, check_ancestors, check_secrets, directory, parent_directory};
+use self::directories::{Owner, check_ancestors, check_entrance, check_secrets, directory, parent_directory};
 use crate::{
     helper::{self, cgroup::Hierarchy, client::Launcher, doing, identity::Identity},
     inherited,
@@ -114,6 +114,7 @@ fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
     let config = helper_config(paths, settings, &hierarchy, &binary, owner);
     let (socket, child) = start_helper(&config)?;
     service.become_for_good()?;
+    check_entrance(&paths.private)?;
     Ok(Started {
         paths: paths.clone(),
         launcher: Launcher::helper(socket)?,

@@ -65,6 +65,7 @@ pub async fn page(
     let mut items = places(&layout, &find);
     if !find.is_empty() {
         items.extend(objects(&portal, &user, &find).await?);
+        items.sort_by_key(|item| item.distance(&find));
     }
     let wants_json = headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/json");
     Ok(if wants_json { Json(items).into_response() } else { Page(SearchPage { layout, find, items }).into_response() })

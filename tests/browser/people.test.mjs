@@ -31,7 +31,7 @@ test("an account is made, found and given a role", async () => {
   const { page } = chief;
   await page.getByRole("link", { name: "Admin", exact: true }).click();
   await page.getByRole("heading", { name: "Users" }).waitFor();
-  await page.getByText("New local account").click();
+  await page.getByRole("link", { name: "New user" }).click();
   await page.getByLabel("User name").fill(eve.name);
   await page.getByLabel("Display name").fill("Eve Nakamura");
   await page.getByLabel("Password").fill(eve.password);
@@ -54,11 +54,41 @@ test("an account is made, found and given a role", async () => {
   await check("users-found");
 });
 
+test("a file of users is shown, corrected and imported", async () => {
+  const { page } = chief;
+  const names = ["ida", "jon"].map((name) => `${name}${process.pid}`);
+  portal.users.push(...names);
+  await page.goto(`${portal.url}/admin/users`);
+  await page.getByRole("link", { name: "Import", exact: true }).click();
+  const choose = (lines) =>
+    page.getByLabel("CSV file").setInputFiles({
+      name: "course.csv",
+      mimeType: "text/csv",
+      buffer: Buffer.from(`User name;Full name;Groups;Phone\n${lines.join("\n")}\n`),
+    });
+  await choose([`${names[0]};Ida Holm;course-${process.pid};1`, "Jon B;;;2"]);
+  await page.getByText("Line 3, name:").waitFor();
+  await check("users-import-wrong");
+  await choose([`${names[0]};Ida Holm;course-${process.pid};1`, `${names[1]};;course-${process.pid};2`]);
+  await page.getByText("2 new users").waitFor();
+  await page.getByText("These columns are not imported: Phone.").waitFor();
+  await check("users-import");
+  await page.getByRole("button", { name: "Import", exact: true }).click();
+  await page.getByText("Imported: 2 new users").waitFor();
+  await check("users-imported");
+  const links = await page.getByLabel("Links for the new users").innerText();
+  const address = links.match(new RegExp(`^${names[0]},(\\S+)$`, "m"))[1];
+  const ida = await browser.visit(chromium, portal);
+  await ida.page.goto(address);
+  await ida.page.getByLabel("Password again").waitFor();
+  await ida.context.close();
+});
+
 test("a group is made, with a member and a manager", async () => {
   const { page } = chief;
   await page.goto(`${portal.url}/admin/groups`);
   const name = page.getByLabel("Name", { exact: true });
-  if (!(await name.isVisible())) await page.getByText("New group").click();
+  await page.getByRole("link", { name: "New group" }).click();
   await name.fill("Vision Lab");
   await page.getByRole("button", { name: "Create group" }).click();
   await page

@@ -185,6 +185,27 @@ fn serves(data: &Path, service_user: &str) {
     assert!(fs::write(paths.shared.join("bin/x"), "").is_err() && fs::write(paths.placements.join("x"), "").is_err());
 }
 
+#[test]
+fn a_data_directory_that_nobody_else_can_enter_is_refused() {
+    if !needs::root() {
+        return;
+    }
+    let closed = tempfile::tempdir().unwrap();
+    fs::set_permissions(closed.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let data = closed.path().join("data");
+    let serve = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lyceum"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
+    };
+    let output = serve();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let closed = closed.path().display();
+    let sentence = format!("other users cannot enter {closed} (mode 700)");
+    assert!(!output.status.success() && told.contains(&sentence), "{told}");
+    assert!(told.contains(&format!("run `chmod o+x {closed}`")), "{told}");
+}
+
 /// The guest of tests/guest mounts a real export; a machine that somebody uses is left alone.
 #[test]
 fn a_network_file_system_is_refused() {

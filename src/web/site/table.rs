@@ -34,10 +34,11 @@ pub(super) const COLUMNS: [&str; 8] =
 
 /// Reads a table. Its first line names the columns; fields are separated by commas, semicolons or tabs.
 pub(super) fn read_users(text: &str) -> UserTable {
-    let text = text.trim_start_matches('\u{feff}');
+    // The reader counts a line for each LF, and is past the last one of a record when it has read it.
+    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n") + "\n";
     let mut table = UserTable::default();
     let mut reader =
-        ReaderBuilder::new().delimiter(delimiter(text)).flexible(true).trim(Trim::All).from_reader(text.as_bytes());
+        ReaderBuilder::new().delimiter(delimiter(&text)).flexible(true).trim(Trim::All).from_reader(text.as_bytes());
     let columns = match reader.headers() {
         Ok(header) => table.columns(header),
         Err(error) => {
@@ -51,11 +52,15 @@ pub(super) fn read_users(text: &str) -> UserTable {
         return table;
     }
     let mut groups = BTreeMap::new();
-    for record in reader.records() {
-        match record {
-            Ok(record) => table.user(&columns, &record, &mut groups),
+    let mut record = StringRecord::new();
+    loop {
+        let read = reader.read_record(&mut record);
+        let within: usize = record.iter().map(|field| field.matches('\n').count()).sum();
+        let line = reader.position().line().saturating_sub(1 + within as u64);
+        match read {
+            Ok(true) => table.user(&columns, &record, line, &mut groups),
+            Ok(false) => break,
             Err(error) => {
-                let line = error.position().map_or(1, csv::Position::line);
                 table.fault(&format!("lines.{line}"), "invalid_value", format!("This is not CSV: {error}."));
                 break;
             }
@@ -111,12 +116,13 @@ impl UserTable {
         &mut self,
         columns: &[Option<&'static str>],
         record: &StringRecord,
+        line: u64,
         groups: &mut BTreeMap<String, (String, SiteGroup)>,
     ) {
         if record.iter().all(str::is_empty) {
             return;
         }
-        let place = format!("lines.{}", record.position().map_or(0, csv::Position::line));
+        let place = format!("lines.{line}");
         if columns.len() < record.len() {
             let (has, columns) = (record.len(), columns.len());
             let message = format!(
@@ -253,6 +259,16 @@ mod tests {
             places(&table),
             ["lines.3.role", "lines.3.disabled", "lines.3.expires_at", "lines.5.name", "lines.6", "lines.7"]
         );
+    }
+
+    #[test]
+    fn lines_are_counted_as_an_editor_does() {
+        for end in ["\n", "\r\n", "\r"] {
+            let text = ["", "name,display_name", "", "ada,x", "", "", "bob,\"two", "lines\"", "cyd,x", "d,", "", "e,x"];
+            let table = read_users(&text.join(end));
+            let lines: Vec<_> = table.declared.users.iter().map(|(place, _)| place.as_str()).collect();
+            assert_eq!(lines, ["lines.4", "lines.7", "lines.9", "lines.10", "lines.12"], "{end:?}");
+        }
     }
 
     #[test]

@@ -243,7 +243,7 @@ impl AnnouncementsPage {
     fn phases(&self) -> [(&'static str, &'static str, &[AnnouncementRow], bool); 3] {
         [
             ("active", "Active", &self.active, true),
-            ("coming", "Coming", &self.coming, true),
+            ("coming", "Scheduled", &self.coming, true),
             ("past", "Past", &self.past, false),
         ]
     }

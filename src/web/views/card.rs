@@ -216,7 +216,7 @@ pub fn badge(session: &Session) -> (&'static str, &'static str) {
         SessionState::Ended => match session.outcome() {
             Some(Outcome::Failed) => ("failed", "Failed"),
             Some(Outcome::OutOfMemory) => ("out-of-memory", "Out of memory"),
-            Some(Outcome::TimedOut) if session.end_reason == Some(EndReason::Idle) => ("timed-out", "Idle"),
+            Some(Outcome::TimedOut) if session.end_reason == Some(EndReason::Idle) => ("timed-out", "Idle timeout"),
             Some(Outcome::TimedOut) => ("timed-out", "Timed out"),
             // A session is there to be stopped, and a job to come to its end.
             Some(Outcome::Cancelled) if session.job.is_none() => ("ended", "Stopped"),

@@ -193,9 +193,9 @@ impl NewModelPage {
             ("learning_rate.step", "Step", "percent of the training"),
             ("learning_rate.steps", "Steps", "percentages, separated by commas"),
             ("learning_rate.power", "Power", "empty: the schedule's default"),
-            ("learning_rate.start", "Start", "fraction of the base rate"),
-            ("learning_rate.peak", "Peak at", "percent of the training"),
-            ("learning_rate.end", "End", "fraction of the base rate"),
+            ("learning_rate.start", "Initial rate", "fraction of the base rate"),
+            ("learning_rate.peak", "Peak position", "percent of the training"),
+            ("learning_rate.end", "Final rate", "fraction of the base rate"),
             ("learning_rate.warm_up", "Warm-up", "percent of the training"),
         ]
     }

@@ -33,6 +33,20 @@ impl FoundItem {
         Self { kind, label, detail: detail.to_owned(), href }
     }
 
+    /// Returns how far the label is from a text: whoever types the beginning of a name means what is called so before
+    /// what has the text somewhere. Equals stay in their order.
+    #[must_use]
+    pub fn distance(&self, find: &str) -> u8 {
+        let (label, find) = (self.label.to_lowercase(), find.to_lowercase());
+        if label.starts_with(&find) {
+            u8::from(label != find)
+        } else if label.split(|c: char| !c.is_alphanumeric()).any(|word| word.starts_with(&find)) {
+            2
+        } else {
+            3
+        }
+    }
+
     /// Describes a page of the navigation.
     #[must_use]
     pub fn page(label: &str, href: &str) -> Self {
@@ -43,5 +57,27 @@ impl FoundItem {
     #[must_use]
     pub fn action(label: &str, href: &str) -> Self {
         Self::new("Action", label.to_owned(), "", href.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_called_so_comes_first() {
+        let job = |label: &str| FoundItem::new("Job", label.to_owned(), "", String::new());
+        let mut found = vec![
+            FoundItem::action("Train a model", "/models/new"),
+            FoundItem::action("New training", "/jobs/new"),
+            job("pretraining"),
+            job("Training 2"),
+            job("training"),
+            job("resnet-training"),
+        ];
+        found.sort_by_key(|item| item.distance("Training"));
+        let labels: Vec<&str> = found.iter().map(|item| item.label.as_str()).collect();
+        let rest = ["New training", "resnet-training", "Train a model", "pretraining"];
+        assert_eq!((&labels[..2], &labels[2..]), (&["training", "Training 2"][..], &rest[..]));
     }
 }

@@ -181,7 +181,7 @@ pub fn end_reason_word(reason: EndReason) -> &'static str {
     match reason {
         EndReason::StoppedByOwner => "Stopped by owner",
         EndReason::StoppedByAdmin => "Stopped by admin",
-        EndReason::Idle => "Idle",
+        EndReason::Idle => "Idle timeout",
         EndReason::TimeLimit => "Time limit reached",
         EndReason::OutOfMemory => "Out of memory",
         EndReason::Exited => "Exited",

@@ -49,7 +49,7 @@ pub fn machines(word: &Word) -> MachinesPage {
     };
     let reservation = |name: &str, is_maintenance| ReservationRow {
         name: word(name),
-        state: state("queued", "Coming"),
+        state: state("queued", "Scheduled"),
         from: Moment::clock(NOW.plus_seconds(3600), NOW),
         to: Moment::clock(NOW.plus_seconds(7200), NOW),
         nodes: 2,
