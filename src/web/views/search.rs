@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn what_is_called_so_comes_first() {
         let job = |label: &str| FoundItem::new("Job", label.to_owned(), "", String::new());
-        let mut found = vec![
+        let mut found = [
             FoundItem::action("Train a model", "/models/new"),
             FoundItem::action("New training", "/jobs/new"),
             job("pretraining"),
