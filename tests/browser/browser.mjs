@@ -251,7 +251,7 @@ export async function assertNoSidewaysScroll(page, name) {
     return [Math.max(root.scrollWidth, document.body.scrollWidth), root.clientWidth];
   };
   const settled = `(() => { const [content, window] = (${widths})(); return content <= window; })()`;
-  await page.waitForFunction(settled, null, { timeout: 3000 }).catch(() => {});
+  await until(() => page.evaluate(settled), 3).catch(() => {});
   const [content, window] = await page.evaluate(widths);
   assert.ok(content <= window, `${name} is ${content} px wide in a window of ${window} px`);
 }
@@ -279,7 +279,12 @@ async function assertWell(page, name, options) {
   // What happens to be scrolled halfway below a bar that stays would be called too small to touch.
   await page.evaluate("scrollTo(0, 0)");
   // What awaits the next answer is pale on purpose.
-  await page.waitForFunction("!document.querySelector('.busy, [aria-busy]')", null, { timeout: 20_000 });
+  // (Playwright's own wait would evaluate text on the page, which its content policy forbids.)
+  await until(
+    () => page.evaluate("!document.querySelector('.busy, [data-list][aria-busy]')"),
+    20,
+    `${name}: an answer`,
+  );
   // Evaluated by the debugger, so the page's content policy does not forbid it.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe);
   const found = await page.evaluate((options) => globalThis.axe.run(document, options), {

@@ -61,11 +61,13 @@ test("a file of users is shown, corrected and imported", async () => {
   await page.goto(`${portal.url}/admin/users`);
   await page.getByRole("link", { name: "Import", exact: true }).click();
   const choose = (lines) =>
-    page.getByLabel("CSV file").setInputFiles({
-      name: "course.csv",
-      mimeType: "text/csv",
-      buffer: Buffer.from(`User name;Full name;Groups;Phone\n${lines.join("\n")}\n`),
-    });
+    page
+      .getByLabel("CSV file")
+      .setInputFiles({
+        name: "course.csv",
+        mimeType: "text/csv",
+        buffer: Buffer.from(`User name;Full name;Groups;Phone\n${lines.join("\n")}\n`),
+      });
   await choose([`${names[0]};Ida Holm;course-${process.pid};1`, "Jon B;;;2"]);
   await page.getByText("Line 3, name:").waitFor();
   await check("users-import-wrong");
