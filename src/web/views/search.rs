@@ -33,8 +33,8 @@ impl FoundItem {
         Self { kind, label, detail: detail.to_owned(), href }
     }
 
-    /// Returns how far the label is from a text: whoever types the beginning of a name means what is called so before
-    /// what has the text somewhere. Equals stay in their order.
+    /// Returns the rank of the label for a search text, best first: equal, begins with it, has a word that begins with
+    /// it, contains it.
     #[must_use]
     pub fn distance(&self, find: &str) -> u8 {
         let (label, find) = (self.label.to_lowercase(), find.to_lowercase());

@@ -1,5 +1,5 @@
 //! Users from a CSV file, on the page: the preview changes nothing, exactly the plan that was shown is carried out, and
-//! by one of those who confirm it together; what is wrong is told by its line.
+//! by one of those who confirm it together; faults are reported with their lines.
 
 use futures_util::future::join_all;
 use lyceum::model::Role;
@@ -76,7 +76,7 @@ async fn faults_are_told_by_their_lines_and_nothing_is_changed() {
         "name,role,groups\nada,boss,vision\nA b,user,vision\nada,user,\nlea,,staff\nboss,user,\ncyd,,Bad/Group\n";
     let (status, page) = send(&boss, table, "").await;
     assert_eq!((status, rows(&portal).await), (422, before));
-    for told in [
+    for fault in [
         "Line 2, role: A role is",
         "Line 3, name: ",
         "Line 4, name: ",
@@ -84,9 +84,12 @@ async fn faults_are_told_by_their_lines_and_nothing_is_changed() {
         "Line 6, role: ",
         "Line 7, groups: ",
     ] {
-        assert!(page.contains(told), "{told}: {page}");
+        assert!(page.contains(fault), "{fault}: {page}");
     }
-    assert!(page.contains("ada,boss,vision") && !page.contains("name=\"version\""), "the table is there to be mended");
+    assert!(
+        page.contains("ada,boss,vision") && !page.contains("name=\"version\""),
+        "the table is there to be corrected"
+    );
 
     // What was confirmed is judged again: another table, and a site that has changed.
     let good = "name,groups\nada,vision\n";
