@@ -10,7 +10,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("completion", &["completion bash > ~/.local/share/bash-completion/completions/lyceum"]),
     ("man", &["man ~/.local/share/man/man1"]),
     // Administration on the portal's machine.
-    ("admin user add", &["admin user add ada --display-name 'Ada Lovelace'", "admin user add boss --admin"]),
+    (
+        "admin user add",
+        &[
+            "admin user add ada --display-name 'Ada Lovelace'",
+            "admin user add boss --admin",
+            "admin user add svc-ci --service",
+        ],
+    ),
     ("admin user list", &["admin user list --json"]),
     ("admin user link", &["admin user link ada"]),
     ("admin user password", &["admin user password ada --password-stdin < password.txt"]),
@@ -158,9 +165,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("export", &["export > site.yaml"]),
     ("api", &["api GET '/jobs?state=running' -o csv", "api PATCH /quotas/users/ada --body '{\"gpus\": 4}'"]),
     ("login", &["login https://portal.example.org --name lab < token.txt"]),
-    ("token list", &["token list", "token list --columns name,expires_at"]),
-    ("token create", &["token create ci --scope jobs --scope token:rotate --expires 90d"]),
-    ("token rotate", &["token rotate", "token rotate ci"]),
+    ("token list", &["token list", "token list --columns name,expires_at", "token list --user svc-ci"]),
+    (
+        "token create",
+        &["token create ci --scope jobs --scope token:rotate --expires 90d", "token create nightly --user svc-ci"],
+    ),
+    ("token rotate", &["token rotate", "token rotate ci", "token rotate nightly --user svc-ci"]),
     ("token revoke", &["token revoke ci"]),
     ("context list", &["context list"]),
     ("context use", &["context use lab"]),

@@ -7,7 +7,12 @@ use clap::Subcommand;
 use super::{Out, find, read_password};
 use crate::{
     auth::{passwords, people},
-    db::{self, Db, audit::ChangedBy, people::UserChange, users::NewUser},
+    db::{
+        self, Db,
+        audit::ChangedBy,
+        people::UserChange,
+        users::{NewUser, SignIn},
+    },
     helper::identity::Identity,
     model::{Role, Username},
 };
@@ -28,6 +33,9 @@ pub enum UserVerb {
         /// Read the password from standard input; without a password the account cannot sign in yet.
         #[arg(long)]
         password_stdin: bool,
+        /// The account of a program: nobody signs in to it, and it uses tokens.
+        #[arg(long, conflicts_with = "password_stdin")]
+        service: bool,
     },
     List {
         #[arg(long)]
@@ -60,7 +68,7 @@ pub enum UserVerb {
 /// `source` is where people come from whom [`UserVerb::Link`] hands an account to.
 pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: ChangedBy<'_>, out: Out<'_>) -> Result<()> {
     match verb {
-        UserVerb::Add { name, admin, unix_name, display_name, password_stdin } => {
+        UserVerb::Add { name, admin, unix_name, display_name, password_stdin, service } => {
             // With a Unix account of its own nothing is made for it.
             let parsed = if unix_name.is_some() { Username::parse(&name)? } else { Username::for_made_account(&name)? };
             if let Some(unix_name) = &unix_name {
@@ -72,7 +80,11 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: ChangedBy<'_
                 display_name: &people::display_name(display_name.as_deref().unwrap_or(&name))?,
                 unix_name: unix_name.as_deref(),
                 role: if admin { Role::Admin } else { Role::User },
-                password_hash: hash.as_deref(),
+                sign_in: match &hash {
+                    Some(hash) => SignIn::Password(hash),
+                    None if service => SignIn::Never,
+                    None => SignIn::NotYet,
+                },
             };
             match db.add_user(new, by).await {
                 Err(db::Error::Unique) => bail!("a user `{name}` already exists"),
@@ -108,6 +120,7 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: ChangedBy<'_
         }
         UserVerb::Password { name, .. } => {
             let user = find(db, &name).await?;
+            ensure!(!user.is_service(), "nobody signs in to the service account `{name}`; create a token instead");
             ensure!(user.is_local(), "the password of `{name}` is managed by the directory; change it there");
             let hash = passwords::hash(&read_password()?).await?;
             let change = UserChange { password_hash: Some(&hash), ..UserChange::default() };

@@ -35,7 +35,7 @@ use crate::{
         tokens::NewToken,
     },
     db::tokens::Token,
-    model::{Timestamp, TokenId},
+    model::{Role, Timestamp, TokenId, User},
 };
 
 #[derive(Default, Deserialize)]
@@ -120,19 +120,9 @@ async fn change_password(
 }
 
 async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentUser, form: Form) -> Result<Response> {
-    let chosen: Vec<String> = form.all("scopes").map(str::to_owned).collect();
-    let seconds = match form.get("expires") {
-        "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_not_a_number: std::num::ParseIntError| {
-            Error::field("expires", "invalid_type", "Select a value from the list.")
-        }),
-    };
-    let outcome = match seconds {
+    let outcome = match token_of_form(&form) {
         Err(error) => Err(error),
-        Ok(expires_in_seconds) => {
-            let new = NewToken { name: form.get("name").to_owned(), scopes: chosen.clone(), expires_in_seconds };
-            portal.access.make_token(&user, new, None).await.map_err(Error::from)
-        }
+        Ok(new) => portal.access.make_token(&user, &user.user, new, None).await.map_err(Error::from),
     };
     match outcome {
         Ok((token, secret)) => with_secret(&portal, &user, token, secret).await,
@@ -140,12 +130,28 @@ async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentUser, form: 
             again(&portal, &user, error, |view| {
                 view.token_name = form.get("name").chars().take(200).collect();
                 for scope in &mut view.scopes {
-                    scope.chosen = chosen.contains(&scope.name);
+                    scope.chosen = form.all("scopes").any(|chosen| chosen == scope.name);
                 }
             })
             .await
         }
     }
+}
+
+/// Reads the token that a form asks for.
+///
+/// # Errors
+///
+/// The lifetime is no number.
+pub(super) fn token_of_form(form: &Form) -> Result<NewToken> {
+    let expires_in_seconds = match form.get("expires") {
+        "" => None,
+        text => Some(text.parse().map_err(|_not_a_number: std::num::ParseIntError| {
+            Error::field("expires", "invalid_type", "Select a value from the list.")
+        })?),
+    };
+    let scopes = form.all("scopes").map(str::to_owned).collect();
+    Ok(NewToken { name: form.get("name").to_owned(), scopes, expires_in_seconds })
 }
 
 /// Shows the secret of a token. No redirect: it is in no address and in no memory of ours.
@@ -156,7 +162,8 @@ async fn with_secret(portal: &Portal, user: &CurrentUser, token: Token, secret: 
 }
 
 async fn rotate_token(State(portal): State<Arc<Portal>>, user: CurrentUser, Id(id): Id<TokenId>) -> Result<Response> {
-    let (token, secret) = portal.access.rotate_token(&user, id).await?.ok_or_else(Error::not_found)?;
+    let (token, secret) =
+        portal.access.rotate_token(&user, &user.user, id, None).await?.ok_or_else(Error::not_found)?;
     with_secret(&portal, &user, token, secret).await
 }
 
@@ -201,7 +208,7 @@ pub(super) async fn again(
 }
 
 /// The API's fields under the names that the page has for them.
-fn shown(error: &super::http::error::FieldError) -> FieldError {
+pub(super) fn shown(error: &super::http::error::FieldError) -> FieldError {
     let field = match error.field.as_str() {
         "name" => "token_name",
         "expires_in_seconds" => "expires",
@@ -241,19 +248,7 @@ async fn view(portal: &Portal, user: &CurrentUser, visit: &PageParams) -> Result
         has_local_password: principal.user.source == "local",
         tokens: token_rows(tokens.items, now),
         more_tokens: tokens.more,
-        scopes: Scope::ALL
-            .into_iter()
-            .filter(|scope| match scope {
-                Scope::AdminUsers | Scope::AdminQuotas => principal.is_operator() || !principal.user.manages.is_empty(),
-                Scope::AdminAudit | Scope::AdminSite => principal.is_admin(),
-                _ => true,
-            })
-            .map(|scope| ScopeChoice {
-                name: scope.as_str().to_owned(),
-                description: scope.meaning().to_owned(),
-                chosen: false,
-            })
-            .collect(),
+        scopes: scope_choices(&principal.user),
         token_name: String::new(),
         new_token: None,
         logins: i64::try_from(live.count()).unwrap_or(i64::MAX),
@@ -277,6 +272,21 @@ async fn view(portal: &Portal, user: &CurrentUser, visit: &PageParams) -> Result
             now,
         ),
     })
+}
+
+/// The scopes that mean something for this user's tokens.
+pub(super) fn scope_choices(user: &User) -> Vec<ScopeChoice> {
+    let is_useful = |scope: &Scope| match scope {
+        Scope::AdminUsers | Scope::AdminQuotas => Role::Operator <= user.role || !user.manages.is_empty(),
+        Scope::AdminAudit | Scope::AdminSite => user.role == Role::Admin,
+        _ => true,
+    };
+    let choice = |scope: Scope| ScopeChoice {
+        name: scope.as_str().to_owned(),
+        description: scope.meaning().to_owned(),
+        chosen: false,
+    };
+    Scope::ALL.into_iter().filter(is_useful).map(choice).collect()
 }
 
 /// The address of a page with the list of this name, from a cursor on.

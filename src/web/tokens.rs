@@ -61,6 +61,12 @@ pub(super) struct MadeToken {
     secret: String,
 }
 
+impl MadeToken {
+    pub(super) fn new(token: Token, secret: String) -> Self {
+        Self { token: token.into(), secret }
+    }
+}
+
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TokenRequest {
@@ -73,6 +79,12 @@ pub(super) struct TokenRequest {
     /// Defaults to 30 days. The maximum is 366 days.
     #[schema(minimum = 1, maximum = 31_622_400)]
     expires_in_seconds: Option<i64>,
+}
+
+impl From<TokenRequest> for NewToken {
+    fn from(TokenRequest { name, scopes, expires_in_seconds }: TokenRequest) -> Self {
+        Self { name, scopes, expires_in_seconds }
+    }
 }
 
 /// Lists your tokens, newest first, including expired ones.
@@ -117,10 +129,9 @@ pub(super) async fn create(
     IdempotencyKey(key): IdempotencyKey,
     HashedJson { value: request, hash }: HashedJson<TokenRequest>,
 ) -> Result<Created<MadeToken>> {
-    let TokenRequest { name, scopes, expires_in_seconds } = request;
     let once = key.as_deref().map(|key| (key, hash.as_str()));
-    let (token, secret) = portal.access.make_token(&user, NewToken { name, scopes, expires_in_seconds }, once).await?;
-    Ok(Created(format!("/api/v1/tokens/{}", token.id), MadeToken { token: token.into(), secret }))
+    let (token, secret) = portal.access.make_token(&user, &user.user, request.into(), once).await?;
+    Ok(Created(format!("/api/v1/tokens/{}", token.id), MadeToken::new(token, secret)))
 }
 
 /// Revokes a token, with immediate effect.
@@ -148,7 +159,8 @@ pub(super) async fn revoke(
 /// `token:rotate`; its id is in `GET /me`.
 #[utoipa::path(
     post, path = "/tokens/{id}/rotate", tag = "tokens",
-    params(("id" = String, Path, description = "The id of the token")),
+    params(("id" = String, Path, description = "The id of the token"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Requests that repeat a key return the first result.")),
     responses(
         (status = 200, description = "Rotated", body = MadeToken),
         (status = 401, description = "Not signed in", body = Problem),
@@ -160,7 +172,9 @@ pub(super) async fn rotate(
     State(portal): State<Arc<Portal>>,
     user: CurrentUser,
     Id(id): Id<TokenId>,
+    IdempotencyKey(key): IdempotencyKey,
 ) -> Result<axum::Json<MadeToken>> {
-    let (token, secret) = portal.access.rotate_token(&user, id).await?.ok_or_else(Error::not_found)?;
-    Ok(axum::Json(MadeToken { token: token.into(), secret }))
+    let rotated = portal.access.rotate_token(&user, &user.user, id, key.as_deref()).await?;
+    let (token, secret) = rotated.ok_or_else(Error::not_found)?;
+    Ok(axum::Json(MadeToken::new(token, secret)))
 }

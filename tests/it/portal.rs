@@ -15,7 +15,7 @@ use lyceum::{
         Config, Db,
         audit::{ChangedBy, Entry},
         logins::Login,
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     environments::{self, EnvironmentPaths, Environments, Recipe},
     files::{self, Files},
@@ -211,7 +211,7 @@ impl TestPortal {
             display_name: "",
             unix_name: None,
             role,
-            password_hash: Some(&hash),
+            sign_in: SignIn::Password(&hash),
         };
         self.db().add_user(new, self.by()).await.unwrap()
     }

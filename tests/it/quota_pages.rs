@@ -4,7 +4,10 @@
 
 use lyceum::{
     admission::slurm_limits::{AccountLimits, SlurmLimitTable},
-    db::{admit::NewSession, users::NewUser},
+    db::{
+        admit::NewSession,
+        users::{NewUser, SignIn},
+    },
     model::{
         GroupName, Resources, Role, SessionId, UserId, Username,
         files::FolderSize,
@@ -468,7 +471,7 @@ async fn two_hundred_people_would_be_over() {
     let Lab { portal, boss, .. } = lab().await;
     for number in 0..200 {
         let name = Username::parse(&format!("u{number:03}")).unwrap();
-        let new = NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, password_hash: None };
+        let new = NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, sign_in: SignIn::NotYet };
         let id = portal.db().add_user(new, portal.by()).await.unwrap();
         holds(&portal, id).await;
     }

@@ -1,4 +1,5 @@
-//! `lyceum token …`: lists, creates, rotates and revokes one's own API tokens. The token of a context is rotated in its
+//! `lyceum token …`: lists, creates, rotates and revokes one's own API tokens, and with `--user` those of a service
+//! account, or lists and revokes those of other users. The token of a context is rotated in its
 //! place: the new secret goes into the file of the contexts and is not printed.
 
 use std::io::Write;
@@ -21,6 +22,9 @@ type Out<'a> = &'a mut (dyn Write + Send);
 pub struct TokenArguments {
     #[command(flatten)]
     pub output: Output,
+    /// The tokens of this user (administrators); only a service account's can be created and rotated
+    #[arg(long, global = true, value_name = "NAME")]
+    pub user: Option<String>,
     #[command(subcommand)]
     pub command: TokenCommand,
 }
@@ -63,9 +67,16 @@ impl TokenArguments {
 pub(super) async fn run(connection: &Connection, arguments: TokenArguments, out: Out<'_>) -> Result<()> {
     let (json, context) = (arguments.output.is_json(), arguments.output.context.clone());
     let api = connection.open(context.as_deref())?;
+    let tokens = match &arguments.user {
+        None => "/tokens".to_owned(),
+        Some(user) => {
+            let user: String = url::form_urlencoded::byte_serialize(user.as_bytes()).collect();
+            format!("/users/{user}/tokens")
+        }
+    };
     match arguments.command {
         TokenCommand::List(_) => {
-            let tokens = api.all("/tokens", &[]).await?;
+            let tokens = api.all(&tokens, &[]).await?;
             if json {
                 return line(out, &tokens.to_string());
             }
@@ -83,21 +94,25 @@ pub(super) async fn run(connection: &Connection, arguments: TokenArguments, out:
         }
         TokenCommand::Create { name, scopes, expires } => {
             let request = json!({ "name": name, "scopes": scopes, "expires_in_seconds": expires });
-            print_secret(&api.post("/tokens", &request).await?, json, out)
+            print_secret(&api.post(&tokens, &request).await?, json, out)
         }
         TokenCommand::Rotate { id: Some(id) } => {
-            let id = whole_id(&api, &id).await?;
-            print_secret(&rotate(&api, &id).await?, json, out)
+            let id = whole_id(&api, &tokens, &id).await?;
+            print_secret(&rotate(&api, &tokens, &id).await?, json, out)
+        }
+        TokenCommand::Rotate { id: None } if arguments.user.is_some() => {
+            Err(Error::Usage("name the token to rotate, by its name or id".to_owned()))
         }
         TokenCommand::Rotate { id: None } => rotate_used(connection, context.as_deref(), &api, json, out).await,
         TokenCommand::Revoke { ids } => {
-            super::each(&ids, async |id| api.delete(&format!("/tokens/{}", whole_id(&api, id).await?)).await).await
+            let revoke = async |id: &str| api.delete(&format!("{tokens}/{}", whole_id(&api, &tokens, id).await?)).await;
+            super::each(&ids, revoke).await
         }
     }
 }
 
-async fn rotate(api: &Api, id: &str) -> Result<Value> {
-    api.post(&format!("/tokens/{id}/rotate"), &Value::Null).await
+async fn rotate(api: &Api, tokens: &str, id: &str) -> Result<Value> {
+    api.post(&format!("{tokens}/{id}/rotate"), &Value::Null).await
 }
 
 /// Rotates the token that the command itself uses.
@@ -112,7 +127,7 @@ async fn rotate_used(
     let id = me["token"]["id"].as_str().unwrap_or_default().to_owned();
     // That the file can be written is known before the old secret is worth nothing.
     let place = connection.secret_place(context)?;
-    let token = rotate(api, &id).await?;
+    let token = rotate(api, "/tokens", &id).await?;
     let Some(place) = place else { return print_secret(&token, json, out) };
     let name = place.name().to_owned();
     if let Err(error) = place.keep(token["secret"].as_str().unwrap_or_default()) {
@@ -141,9 +156,9 @@ fn with_scopes(mut token: Value) -> Value {
     token
 }
 
-/// Finds a token by its id, by a part of it at its beginning or end, or by its name.
-async fn whole_id(api: &Api, text: &str) -> Result<String> {
-    let tokens = api.all("/tokens", &[]).await?;
+/// Finds a token of the list at this path by its id, by a part of it at its beginning or end, or by its name.
+async fn whole_id(api: &Api, list: &str, text: &str) -> Result<String> {
+    let tokens = api.all(list, &[]).await?;
     let items = tokens["items"].as_array().cloned().unwrap_or_default();
     let is_meant = |token: &&Value| {
         let id = token["id"].as_str().unwrap_or_default();

@@ -277,11 +277,11 @@ impl Db {
 
     /// Gives the account of a name to whoever the directory calls so: they take it over, with
     /// all that it has, at their next sign-in. Its password and logins end. Answers whether
-    /// there is such an account.
+    /// there is such an account; one of a program is nobody's.
     pub async fn link_user(&self, name: &Username, source: &str, by: ChangedBy<'_>) -> Result<bool> {
         let subject = linked_to(name.as_str());
         let found = transaction!(self, tx => {
-            let done = query("UPDATE users SET source = $2, subject = $3, password_hash = NULL WHERE name = $1")
+            let done = query("UPDATE users SET source = $2, subject = $3, password_hash = NULL WHERE name = $1 AND source <> 'service'")
                 .bind(name.as_str()).bind(source).bind(&subject).execute(&mut *tx).await?;
             if done.rows_affected() == 0 {
                 return Ok(false);

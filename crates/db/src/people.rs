@@ -17,7 +17,7 @@ use super::{
     transaction,
     tx::Tx,
     types::parse,
-    users::{COLUMNS, NewUser, Row},
+    users::{COLUMNS, NewUser, Row, SignIn},
 };
 use lyceum_model::{
     Role, Timestamp, User, UserId,
@@ -117,7 +117,7 @@ impl PreviousUser {
 
 /// An administrator who can sign in, and whose account does not expire: whoever has no password of ours has one elsewhere.
 const STANDING_ADMIN: &str = "(role = 'admin' OR directory_role = 'admin') AND NOT disabled AND absent_since IS NULL
-     AND expires_at IS NULL AND (source <> 'local' OR password_hash IS NOT NULL)";
+     AND expires_at IS NULL AND source <> 'service' AND (source <> 'local' OR password_hash IS NOT NULL)";
 
 /// Counted here: to group them, SQLite would read the whole history by its owners.
 pub(super) const LIVE_OWNERS: &str = "SELECT owner FROM sessions WHERE state <> 'ended'";
@@ -285,7 +285,7 @@ pub(super) async fn add(
         "INSERT INTO users
              (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at,
                  folded_display_name)
-             VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8, $9)",
+             VALUES ($1, $10, $1, $2, $3, $4, $5, $6, $7, 'system', $8, $9)",
     )
     .bind(&text)
     .bind(new.name.as_str())
@@ -293,15 +293,17 @@ pub(super) async fn add(
     .bind(new.unix_name)
     .bind(new.role.as_str())
     .bind(false)
-    .bind(new.password_hash)
+    .bind(new.sign_in.password_hash())
     .bind(by.at.0)
     .bind(fold(new.display_name))
+    .bind(new.sign_in.source())
     .execute()
     .await?;
     if let Some(once) = once {
         remember(tx.again(), once, &text, by).await?;
     }
-    append_audit(tx, &by.did("user.add", new.name.as_str(), new.role.as_str())).await
+    let kind = if matches!(new.sign_in, SignIn::Never) { ", service account" } else { "" };
+    append_audit(tx, &by.did("user.add", new.name.as_str(), &format!("{}{kind}", new.role.as_str()))).await
 }
 
 /// Remembers the Idempotency-Key of a request and the id that it made.
@@ -382,8 +384,8 @@ async fn standing_admins(mut tx: Tx<'_>, id: &str, comparison: &str) -> Result<i
     Ok(count)
 }
 
-/// A local account that nobody ever used.
-pub(super) const UNUSED: &str = "source = 'local' AND last_seen_at IS NULL
+/// An account of this portal that nobody ever used.
+pub(super) const UNUSED: &str = "source IN ('local', 'service') AND last_seen_at IS NULL
      AND NOT EXISTS (SELECT 1 FROM sessions WHERE owner = users.id)
      AND NOT EXISTS (SELECT 1 FROM tokens WHERE user_id = users.id AND last_used_at IS NOT NULL)";
 

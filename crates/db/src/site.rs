@@ -18,7 +18,7 @@ use super::{
     tx::Tx,
     types::parse,
     users,
-    users::NewUser,
+    users::{NewUser, SignIn},
 };
 use lyceum_model::{
     Announcement, Group, GroupId, GroupName, Role, Timestamp, User, UserId, Username, user::ExpiryChange,
@@ -59,7 +59,8 @@ pub enum Step {
         name: Username,
         display_name: String,
         role: Role,
-        invitation: AccountInvitation,
+        /// None: it is a service account, which nobody signs in to.
+        invitation: Option<AccountInvitation>,
     },
     ChangeUser {
         id: UserId,
@@ -213,9 +214,13 @@ async fn limits_by_level(mut tx: Tx<'_>) -> Result<HashMap<(String, String), Vec
 async fn make(mut tx: Tx<'_>, step: &Step, by: ChangedBy<'_>) -> Result<()> {
     match step {
         Step::AddUser { id, name, display_name, role, invitation } => {
-            let new = NewUser { name, display_name, unix_name: None, role: *role, password_hash: None };
+            let sign_in = if invitation.is_some() { SignIn::NotYet } else { SignIn::Never };
+            let new = NewUser { name, display_name, unix_name: None, role: *role, sign_in };
             people::add(tx.again(), *id, new, None, by).await?;
-            account_invitations::add(tx, *id, invitation).await
+            match invitation {
+                Some(invitation) => account_invitations::add(tx, *id, invitation).await,
+                None => Ok(()),
+            }
         }
         Step::ChangeUser { id, display_name, role, disabled, expires_at } => {
             let display_name = display_name.as_deref();

@@ -6,7 +6,7 @@ use sqlx::{FromRow, query, query_as};
 use super::{
     Db, Json, Result,
     audit::{Entry, append_audit},
-    idempotency::EarlierResult,
+    idempotency::{self, IdempotentRequest},
     reading,
     settings::RAISE_GENERATION,
     transaction,
@@ -60,15 +60,14 @@ impl Db {
         &self,
         token: &Token,
         secret_hash: &str,
-        once: Option<(&str, &EarlierResult)>,
+        once: Option<IdempotentRequest<'_>>,
         entry: &Entry<'_>,
     ) -> Result<()> {
         let (id, user, scopes) = (token.id.to_string(), token.user.to_string(), Json::write(&token.scopes));
         transaction!(self, tx => {
-            if let Some((key, earlier)) = once {
-                query("INSERT INTO idempotency (user_id, key, request_hash, created_id, created_at) VALUES ($1, $2, $3, $4, $5)")
-                    .bind(&user).bind(key).bind(&earlier.request_hash).bind(&earlier.created_id).bind(token.created_at.0)
-                    .execute(&mut *tx).await?;
+            if let Some(once) = once {
+                query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&id)
+                    .bind(token.created_at.0).execute(&mut *tx).await?;
             }
             query("INSERT INTO tokens (id, secret_hash, user_id, name, scopes, created_at, expires_at)
                  VALUES ($1, $2, $3, $4, $5, $6, $7)")

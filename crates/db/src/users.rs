@@ -13,7 +13,10 @@ use super::{
     types::{parse, parse_optional},
     writing,
 };
-use lyceum_model::{Role, Timestamp, User, UserId, Username, user::canonical_name};
+use lyceum_model::{
+    Role, Timestamp, User, UserId, Username,
+    user::{self, canonical_name},
+};
 
 pub(super) const COLUMNS: &str =
     "id, source, name, display_name, unix_name, directory_unix_name, role, directory_role, disabled, expires_at, expired_at, absent_since, uid_number, password_hash,
@@ -36,14 +39,41 @@ pub struct Account {
     pub theme: String,
 }
 
-/// A local account to be made.
+/// An account of this portal to be created.
 #[derive(Clone, Debug)]
 pub struct NewUser<'a> {
     pub name: &'a Username,
     pub display_name: &'a str,
     pub unix_name: Option<&'a str>,
     pub role: Role,
-    pub password_hash: Option<&'a str>,
+    pub sign_in: SignIn<'a>,
+}
+
+/// How the owner of a new account signs in.
+#[derive(Clone, Copy, Debug)]
+pub enum SignIn<'a> {
+    /// With the password of this hash.
+    Password(&'a str),
+    /// Once a password is set.
+    NotYet,
+    /// Never: it is the account of a program, which has tokens.
+    Never,
+}
+
+impl<'a> SignIn<'a> {
+    pub(super) fn source(self) -> &'static str {
+        match self {
+            Self::Password(_) | Self::NotYet => user::LOCAL,
+            Self::Never => user::SERVICE,
+        }
+    }
+
+    pub(super) fn password_hash(self) -> Option<&'a str> {
+        match self {
+            Self::Password(hash) => Some(hash),
+            Self::NotYet | Self::Never => None,
+        }
+    }
 }
 
 #[derive(FromRow)]
@@ -98,7 +128,7 @@ impl Row {
 }
 
 impl Db {
-    /// Adds a local account; [`super::Error::Unique`] when the name is taken.
+    /// Adds an account; [`super::Error::Unique`] when the name is taken.
     pub async fn add_user(&self, new: NewUser<'_>, by: ChangedBy<'_>) -> Result<UserId> {
         self.add_person(new, None, by).await
     }

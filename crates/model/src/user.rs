@@ -243,13 +243,16 @@ impl<'de> Deserialize<'de> for ExpiryChange {
 /// The source of accounts and groups that this portal keeps itself.
 pub const LOCAL: &str = "local";
 
+/// The source of accounts of programs: they have tokens, and never a password.
+pub const SERVICE: &str = "service";
+
 /// Somebody who may sign in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct User {
     pub id: UserId,
     pub name: Username,
     pub display_name: String,
-    /// Where the account comes from: `local` or `ldap`.
+    /// Where the account comes from: `local`, `service`, `ldap` or `header`.
     pub source: String,
     /// The Unix account their workloads run as, where an administrator named one.
     pub unix_name: Option<String>,
@@ -281,6 +284,16 @@ impl User {
     /// Whether the account, with its password, is this portal's own.
     pub fn is_local(&self) -> bool {
         self.source == LOCAL
+    }
+
+    /// Whether this is the account of a program, which cannot sign in.
+    pub fn is_service(&self) -> bool {
+        self.source == SERVICE
+    }
+
+    /// Whether the account is kept in this portal, not in a directory.
+    pub fn is_kept_here(&self) -> bool {
+        self.is_local() || self.is_service()
     }
 
     /// Whether their role is the directory's doing: only there it can be lowered.

@@ -10,6 +10,7 @@ pub mod invitations;
 mod navigation;
 pub mod pages;
 pub mod stop;
+pub mod tokens;
 
 use std::sync::Arc;
 
@@ -24,14 +25,13 @@ use utoipa::{IntoParams, ToSchema};
 pub(super) use self::cursor::GroupCursor;
 use self::cursor::PeopleCursor;
 use super::{
-    Portal,
+    Pages, Portal,
     http::{
         error::{Created, Error, Problem, Result},
         extract::{Admin, HashedJson, IdempotencyKey, Json, Operator, Query},
         paging::{Listed, Paging},
         versions::{check_version, tagged},
     },
-    tokens::TokenInfo,
 };
 use crate::{
     auth::people::{NewPerson, PersonChange},
@@ -40,10 +40,39 @@ use crate::{
         people::{ListedUser, PeopleFilter, Sort},
     },
     model::{
-        Role, Timestamp, TokenId, User,
+        Role, Timestamp, User,
         user::{self, EXPIRY_WARNING_SECONDS, ExpiryChange},
     },
 };
+
+/// Adds the pages of users and groups to others.
+pub(super) fn routes(pages: Pages) -> Pages {
+    pages
+        .get("/admin/users", pages::list)
+        .post("/admin/users", pages::create)
+        .get("/admin/users/{name}", pages::show)
+        .post("/admin/users/{name}/role", pages::set_role)
+        .post("/admin/users/{name}/disable", pages::disable)
+        .post("/admin/users/{name}/enable", pages::enable)
+        .post("/admin/users/{name}/expiry", pages::set_expiry)
+        .post("/admin/users/{name}/sign-out", pages::sign_out)
+        .post("/admin/users/{name}/password", pages::set_password)
+        .post("/admin/users/{name}/remove", pages::remove)
+        .post("/admin/users/{name}/tokens", tokens::create_by_form)
+        .post("/admin/users/{name}/tokens/{id}/rotate", tokens::rotate_by_form)
+        .post("/admin/users/{name}/tokens/{id}/revoke", tokens::revoke_by_form)
+        .get("/admin/groups", group_pages::list)
+        .post("/admin/groups", group_pages::create)
+        .get("/admin/groups/{group}", group_pages::show)
+        .post("/admin/groups/{group}/rename", group_pages::rename)
+        .post("/admin/groups/{group}/remove", group_pages::remove)
+        .post("/admin/groups/{group}/members", group_pages::add_member)
+        .post("/admin/groups/{group}/members/{name}/remove", group_pages::remove_member)
+        .post("/admin/groups/{group}/invitations", invitations::invite_by_form)
+        .post("/admin/groups/{group}/invitations/{name}/withdraw", invitations::withdraw_by_form)
+        .post("/admin/groups/{group}/managers", group_pages::add_manager)
+        .post("/admin/groups/{group}/managers/{name}/remove", group_pages::remove_manager)
+}
 
 /// An account, as administrators and operators see it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -53,7 +82,7 @@ pub struct UserView {
     id: String,
     name: String,
     display_name: String,
-    /// Where the account comes from: `local` or `ldap`.
+    /// Where the account comes from: `local`, `service` for the account of a program, `ldap`, or `header`.
     source: String,
     /// The effective role: `user`, `operator` or `admin`.
     role: &'static str,
@@ -149,7 +178,7 @@ pub struct ListParameters {
     role: Option<String>,
     /// `active`, `disabled`, `expired`, `absent`, or `expiring` for active accounts that expire within 14 days.
     state: Option<String>,
-    /// `local` or `ldap`.
+    /// `local`, `service`, `ldap` or `header`.
     source: Option<String>,
     /// `name` or `seen`. A `-` before it reverses the order.
     #[param(default = "name")]
@@ -186,7 +215,7 @@ impl ListParameters {
             limit: limit + 1,
         };
         if filter.source.as_ref().is_some_and(|source| source.contains('\0')) {
-            return Err(Error::field("source", "invalid_value", "Must be local or ldap."));
+            return Err(Error::field("source", "invalid_value", "Must be one of local, service, ldap, header."));
         }
         Ok((filter, limit))
     }
@@ -214,7 +243,7 @@ pub async fn list(
     Ok(axum::Json(Listed { items, next_cursor: page.next_cursor }))
 }
 
-/// A new local account.
+/// A new account of the portal.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewUserRequest {
@@ -230,9 +259,23 @@ pub struct NewUserRequest {
     /// At least 10 characters. Without a password the user cannot sign in yet.
     #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
+    /// `service` for the account of a program: nobody can sign in, and administrators create its tokens.
+    #[serde(default)]
+    source: NewSource,
 }
 
-/// Creates a local account.
+/// What kind of account is created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NewSource {
+    /// The account of a person.
+    #[default]
+    Local,
+    /// The account of a program.
+    Service,
+}
+
+/// Creates a local account or a service account.
 #[utoipa::path(post, path = "/users", tag = "users", request_body = NewUserRequest,
     params(("Idempotency-Key" = Option<String>, Header,
         description = "Requests that repeat a key return the first result.")),
@@ -244,8 +287,9 @@ pub async fn create(
     IdempotencyKey(key): IdempotencyKey,
     HashedJson { value: request, hash }: HashedJson<NewUserRequest>,
 ) -> Result<Created<UserDetails>> {
-    let NewUserRequest { name, display_name, role, password } = request;
-    let new = NewPerson { name, display_name, role: role.unwrap_or(Role::User), password };
+    let NewUserRequest { name, display_name, role, password, source } = request;
+    let is_service = source == NewSource::Service;
+    let new = NewPerson { name, display_name, role: role.unwrap_or(Role::User), password, is_service };
     let key = key.as_deref().map(|key| (key, hash.as_str()));
     let id = portal.access.add_person(&admin.0, new, key).await?;
     let user = portal.db.find_user(id).await?.ok_or_else(Error::not_found)?.user;
@@ -264,7 +308,7 @@ pub async fn find(_: Operator, State(portal): State<Arc<Portal>>, Path(name): Pa
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserChangeRequest {
-    /// For local accounts only.
+    /// For local and service accounts only.
     #[schema(max_length = 128)]
     display_name: Option<String>,
     /// The role to set in the portal: `user`, `operator` or `admin`.
@@ -311,7 +355,7 @@ pub async fn change(
     Ok(tagged(&details(&portal, &user).await?, &VOLATILE_FIELDS))
 }
 
-/// Deletes a local account that was never used.
+/// Deletes a local or service account that was never used.
 ///
 /// Disable other accounts instead.
 #[utoipa::path(delete, path = "/users/{name}", tag = "users", params(("name" = String, Path)),
@@ -332,41 +376,6 @@ pub async fn sign_out(admin: Admin, State(portal): State<Arc<Portal>>, Path(name
     let user = named(&portal, &name).await?;
     portal.access.sign_out_person(&admin.0, &user).await?;
     Ok(NoContent.into_response())
-}
-
-/// Lists a user's tokens, newest first, without their secrets.
-#[utoipa::path(get, path = "/users/{name}/tokens", tag = "users", params(("name" = String, Path), Paging),
-    responses((status = 200, body = Listed<TokenInfo>)))]
-pub async fn tokens(
-    _: Admin,
-    State(portal): State<Arc<Portal>>,
-    Path(name): Path<String>,
-    Query(paging): Query<Paging>,
-) -> Result<axum::Json<Listed<TokenInfo>>> {
-    let user = named(&portal, &name).await?;
-    let limit = paging.limit()?;
-    let tokens = portal.db.list_tokens(user.id, paging.after::<TokenId>()?, limit + 1).await?;
-    let tokens = tokens.into_iter().map(TokenInfo::from).collect();
-    Ok(axum::Json(Listed::new(tokens, limit, |token| token.id.clone())))
-}
-
-/// Revokes a user's token, with immediate effect.
-#[utoipa::path(delete, path = "/users/{name}/tokens/{id}", tag = "users",
-    params(("name" = String, Path), ("id" = String, Path)),
-    responses((status = 204, description = "Revoked"),
-        (status = 404, description = "The user has no token with this id", body = Problem)))]
-pub async fn revoke_token(
-    admin: Admin,
-    State(portal): State<Arc<Portal>>,
-    Path(path): Path<(String, String)>,
-) -> Result<Response> {
-    let user = named(&portal, &path.0).await?;
-    let id: TokenId = path.1.parse().map_err(|_err| Error::not_found())?;
-    if portal.access.revoke_token_of(&admin.0, &user, id).await? {
-        Ok(NoContent.into_response())
-    } else {
-        Err(Error::not_found())
-    }
 }
 
 /// What changes by itself is no part of an account's version.

@@ -21,7 +21,7 @@ use crate::{
     },
     db::{people::ListedUser, sessions::Filter},
     model::{
-        Role, SessionState, TokenId, User, UserId,
+        Role, SessionState, User, UserId,
         time::{form_moment, parse_day_or_moment},
         user::{self, ExpiryChange},
     },
@@ -29,14 +29,15 @@ use crate::{
         Portal,
         http::{
             error::{Error, Result},
-            extract::{Admin, Form, Id, Operator, Query},
+            extract::{Admin, Form, Operator, Query},
             paging::{Listed, Part},
         },
         page::{Nav, Page},
         sessions::cards,
         settings::{self, SHOWN, token_rows},
         views::{
-            self, BelongingRow, Column, Moment, NewUserForm, UserPage, UserRow, UserSearch, UsersPage, source_word,
+            self, BelongingRow, Column, Moment, NewUserForm, SOURCES, TokenForm, UserPage, UserRow, UserSearch,
+            UsersPage, source_word,
         },
     },
 };
@@ -87,6 +88,7 @@ pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form)
                 display_name: form.get("display_name").to_owned(),
                 role,
                 password: Some(form.get("password").to_owned()).filter(|password| !password.is_empty()),
+                is_service: form.get("source") == user::SERVICE,
             };
             portal.access.add_person(&admin.0, new, None).await.map_err(Error::from)
         }
@@ -106,6 +108,7 @@ pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form)
         name: typed(form.get("name")),
         display_name: form.get("display_name").chars().take(400).collect(),
         role: form.get("role").chars().take(40).collect(),
+        is_service: form.get("source") == user::SERVICE,
     };
     Ok(error.with_page(Page(view)))
 }
@@ -117,7 +120,7 @@ async fn list_view(portal: &Portal, reader: &Arc<crate::auth::Principal>, visit:
         find: typed(&visit.find.unwrap_or_default()),
         role: known(visit.role, |text| text.parse::<Role>().is_ok()),
         state: known(visit.state, |text| text == EXPIRING || text.parse::<user::State>().is_ok()),
-        source: known(visit.source, |text| ["local", "ldap"].contains(&text)),
+        source: known(visit.source, |text| SOURCES.iter().any(|(known, _)| *known == text)),
         sort: known(visit.sort, |text| ["-name", "seen", "-seen"].contains(&text)),
     };
     let parameters = ListParameters {
@@ -310,20 +313,6 @@ pub async fn sign_out(admin: Admin, State(portal): State<Arc<Portal>>, Path(name
     Ok(back(&user, "signed-out"))
 }
 
-pub async fn revoke_token(
-    admin: Admin,
-    State(portal): State<Arc<Portal>>,
-    Path((name, _)): Path<(String, String)>,
-    Id(id): Id<TokenId>,
-) -> Result<Response> {
-    let user = named(&portal, &name).await?;
-    if portal.access.revoke_token_of(&admin.0, &user, id).await? {
-        Ok(back(&user, "revoked"))
-    } else {
-        Err(Error::not_found())
-    }
-}
-
 pub async fn remove(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
@@ -352,19 +341,25 @@ async fn change(
     }
 }
 
-fn back(user: &User, what: &str) -> Response {
+pub(super) fn back(user: &User, what: &str) -> Response {
     done(&format!("/admin/users/{}", user.name), what)
 }
 
 /// The page once more, with why a form was refused.
-async fn again(portal: &Portal, admin: &Admin, headers: &HeaderMap, user: &User, error: Error) -> Result<Response> {
+pub(super) async fn again(
+    portal: &Portal,
+    admin: &Admin,
+    headers: &HeaderMap,
+    user: &User,
+    error: Error,
+) -> Result<Response> {
     let (error, why) = refusal(error)?;
     let mut view = view(portal, &admin.0, headers, user, &PageParams::default()).await?;
     view.error = Some(why);
     Ok(error.with_page(Page(view)))
 }
 
-async fn view(
+pub(super) async fn view(
     portal: &Portal,
     reader: &Arc<crate::auth::Principal>,
     headers: &HeaderMap,
@@ -386,7 +381,7 @@ async fn view(
     let ended = portal.sessions.list(Filter { state: Some(SessionState::Ended), limit: ENDED, ..theirs }).await?;
     let card = |session| cards::card(portal, reader, headers, session, &standing.limits);
     let tokens = portal.db.list_tokens(user.id, None, i64::MAX).await?;
-    let is_unused = user.is_local()
+    let is_unused = user.is_kept_here()
         && user.last_seen_at.is_none()
         && live.more.total == 0
         && ended.is_empty()
@@ -443,6 +438,12 @@ async fn view(
         more_groups: groups.more,
         tokens: token_rows(tokens.items, now),
         more_tokens: tokens.more,
+        new_token: None,
+        token_form: (user.is_service() && reader.is_admin()).then(|| TokenForm {
+            name: String::new(),
+            scopes: settings::scope_choices(user),
+            errors: Vec::new(),
+        }),
         logins: live_logins(portal, user.id).await?,
         live: live.items.iter().map(card).collect(),
         more_live: live.more,

@@ -110,7 +110,7 @@ pub use notice::{NoticeLine, Notices};
 pub use notification_form::{NotificationForm, NotificationRow};
 pub use packages::{OverlayPanel, Packages};
 pub use people::{
-    BelongingRow, NewUserForm, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
+    BelongingRow, NewUserForm, SOURCES, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
 };
 pub use plots::{Plot, PlotLine, Plots, Reliability, ReliabilityBar, ScatterPlot};
 pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, ScalingLine, ScalingTable};
@@ -132,7 +132,7 @@ pub use search::{FoundItem, SearchPage};
 pub use sentence::{Piece, Sentence, SentenceContext, again_with_memory, as_sentence, sentence};
 pub use session::{HistoryEntry, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
 pub use sessions::{BoardPage, SessionRow, SessionSearch, SessionsPage};
-pub use settings::{NewToken, OwnGroup, RegistriesForm, RegistryRow, ScopeChoice, Settings, TokenRow};
+pub use settings::{NewToken, OwnGroup, RegistriesForm, RegistryRow, ScopeChoice, Settings, TokenForm, TokenRow};
 pub use slurm::{SlurmField, SlurmFields, slurm_facts};
 pub use standalone::{Ended, TerminalPage, WaitingPage};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};

@@ -3,7 +3,7 @@
 
 use askama::Template;
 
-use super::{Card, Column, FieldError, Moment, More, TokenRow};
+use super::{Card, Column, FieldError, Moment, More, NewToken, TokenForm, TokenRow, settings::LIFETIMES};
 use crate::{
     model::{Role, user},
     web::{
@@ -56,6 +56,8 @@ pub struct NewUserForm {
     pub name: String,
     pub display_name: String,
     pub role: String,
+    /// The account of a program.
+    pub is_service: bool,
 }
 
 /// One line of the list.
@@ -63,7 +65,7 @@ pub struct NewUserForm {
 pub struct UserRow {
     pub name: String,
     pub display_name: String,
-    /// “local”, “directory”.
+    /// “local”, “service account”, “directory”.
     pub source: &'static str,
     pub role: &'static str,
     /// A group of the directory gives the role.
@@ -101,8 +103,16 @@ impl From<user::State> for StateBadge {
 /// Where an account or a group comes from, for people.
 #[must_use]
 pub fn source_word(source: &str) -> &'static str {
-    if source == user::LOCAL { "local" } else { "directory" }
+    match source {
+        user::LOCAL => "local",
+        user::SERVICE => "service account",
+        _ => "directory",
+    }
 }
+
+/// The sources that the list is narrowed to, with their words.
+pub const SOURCES: [(&str, &str); 4] =
+    [(user::LOCAL, "Local"), (user::SERVICE, "Service account"), ("ldap", "Directory"), ("header", "Reverse proxy")];
 
 /// One person.
 #[derive(Debug, Template)]
@@ -135,6 +145,10 @@ pub struct UserPage {
     pub more_groups: More,
     pub tokens: Vec<TokenRow>,
     pub more_tokens: More,
+    /// The token just made: the only time its secret is shown.
+    pub new_token: Option<NewToken>,
+    /// For administrators on a service account's page.
+    pub token_form: Option<TokenForm>,
     pub logins: i64,
     /// Live sessions, newest first.
     pub live: Vec<Card>,
@@ -183,8 +197,8 @@ impl UsersPage {
         states.into_iter().map(|(value, word)| (value, word, self.search.state == value)).collect()
     }
 
-    fn sources(&self) -> [(&'static str, &'static str, bool); 2] {
-        [("local", "Local"), ("ldap", "Directory")].map(|(value, word)| (value, word, self.search.source == value))
+    fn sources(&self) -> [(&'static str, &'static str, bool); 4] {
+        SOURCES.map(|(value, word)| (value, word, self.search.source == value))
     }
 
     fn new_roles(&self) -> Vec<(&'static str, &'static str, &'static str, bool)> {
@@ -209,6 +223,20 @@ impl UserPage {
     /// The account and its password are kept here.
     fn is_local(&self) -> bool {
         self.source == user::LOCAL
+    }
+
+    /// It is the account of a program.
+    fn is_service(&self) -> bool {
+        self.source == user::SERVICE
+    }
+
+    /// Where the form for a new token goes.
+    fn tokens_address(&self) -> String {
+        format!("/admin/users/{}/tokens", self.name)
+    }
+
+    fn lifetimes() -> [(i64, &'static str); 4] {
+        LIFETIMES
     }
 
     fn role_word(&self) -> &'static str {

@@ -98,8 +98,23 @@ pub struct NewToken {
     pub secret: String,
 }
 
+/// The form on a service account's page for a new token, with what was typed in it.
+#[derive(Clone, Debug)]
+pub struct TokenForm {
+    pub name: String,
+    pub scopes: Vec<ScopeChoice>,
+    /// Fields: `token_name`, `scopes`, `expires`.
+    pub errors: Vec<FieldError>,
+}
+
+impl TokenForm {
+    pub fn error(&self, field: &str) -> Option<&str> {
+        self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
+    }
+}
+
 /// Lifetimes to offer for a token: seconds (posted as `expires`) and words.
-const LIFETIMES: [(i64, &str); 4] =
+pub(super) const LIFETIMES: [(i64, &str); 4] =
     [(7 * 86_400, "7 days"), (30 * 86_400, "30 days"), (90 * 86_400, "90 days"), (365 * 86_400, "1 year")];
 
 impl Settings {

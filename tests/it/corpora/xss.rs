@@ -8,7 +8,7 @@ use lyceum::{
         directory::{Group, Person},
         jobs::JobChange,
         sessions::Ending,
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     model::{
         Announcement, AnnouncementId, EndReason, JobId, Maintenance, Role, RunId, SessionId, SweepId, UserId, Username,
@@ -303,7 +303,7 @@ async fn xss_corpus_of_the_running_portal() {
             display_name: words,
             unix_name: None,
             role: Role::Admin,
-            password_hash: Some(&hash),
+            sign_in: SignIn::Password(&hash),
         };
         let owner = world.portal.db().add_user(new, world.portal.by()).await.unwrap();
         let sessions = scene(&world, owner, &app, words).await;

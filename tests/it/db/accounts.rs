@@ -5,13 +5,13 @@ use lyceum::{
     db::{
         Error,
         directory::{ArrivalOutcome, Group, Person, WatchedGroup},
-        idempotency::EarlierResult,
+        idempotency::{EarlierResult, IdempotentRequest},
         limits::GroupFlags,
         limits_and_usage::Requester,
         logins::Login,
         quotas::Level,
         tokens::Token,
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     model::{
         GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username,
@@ -37,7 +37,7 @@ async fn users() {
             display_name: "Zoë “Z” O'Neill <img>\n\u{1f600}",
             unix_name: Some("zoe7"),
             role: Role::Operator,
-            password_hash: Some("$hash"),
+            sign_in: SignIn::Password("$hash"),
         };
         let id = db.add_user(new.clone(), BY).await.unwrap();
         assert!(matches!(db.add_user(new.clone(), BY).await, Err(Error::Unique)));
@@ -217,15 +217,15 @@ async fn tokens() {
         assert_eq!(db.find_token_by_id(all[0].id).await.unwrap().unwrap().last_used_at, Some(START.plus_seconds(9)));
 
         // A key that was used before: neither token nor key is written.
-        let earlier = EarlierResult { request_hash: "hash".to_owned(), created_id: all[0].id.to_string() };
-        db.add_token(&token(user), "with a key", Some(("key", &earlier)), &NOTED).await.unwrap();
-        let twice = db.add_token(&token(user), "with it again", Some(("key", &earlier)), &NOTED).await;
+        let once = |key| Some(IdempotentRequest { user: other, key, request_hash: "hash" });
+        db.add_token(&token(user), "with a key", once("key"), &NOTED).await.unwrap();
+        let twice = db.add_token(&token(user), "with it again", once("key"), &NOTED).await;
         assert!(matches!(twice, Err(Error::Unique)));
         assert_eq!(db.find_token("with it again").await.unwrap(), None);
         // And the other way about: a token that cannot be written leaves no key.
-        let twice = db.add_token(&token(user), "with a key", Some(("new key", &earlier)), &NOTED).await;
+        let twice = db.add_token(&token(user), "with a key", once("new key"), &NOTED).await;
         assert!(matches!(twice, Err(Error::Unique)));
-        assert_eq!(db.find_idempotent(user, "new key").await.unwrap(), None);
+        assert_eq!(db.find_idempotent(other, "new key").await.unwrap(), None);
 
         assert!(db.remove_token(user, all[0].id, &NOTED).await.unwrap());
         assert_eq!(db.find_token_by_id(all[0].id).await.unwrap(), None);
@@ -332,8 +332,13 @@ async fn people_of_a_directory() {
         assert_eq!(db.arrive(&heir, START).await.unwrap(), ArrivalOutcome::Known(id));
         assert_eq!(db.find_user(id).await.unwrap().unwrap().user.absent_since, None, "she is back");
         let chief = Username::parse("chief").unwrap();
-        let another =
-            NewUser { name: &chief, display_name: "", unix_name: None, role: Role::Admin, password_hash: Some("$h") };
+        let another = NewUser {
+            name: &chief,
+            display_name: "",
+            unix_name: None,
+            role: Role::Admin,
+            sign_in: SignIn::Password("$h"),
+        };
         db.add_user(another, BY).await.unwrap();
         db.set_disabled(id, true, BY).await.unwrap();
         assert_eq!(db.arrive(&heir, START).await.unwrap(), ArrivalOutcome::Disabled);

@@ -16,7 +16,7 @@ use lyceum::{
         registry_credentials::RegistryCredentials,
         tokens::Token,
         trash::Expired,
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     model::{
         Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, JobId, LoginId, Maintenance, Preset, Role,
@@ -94,7 +94,7 @@ impl<'a> Scene<'a> {
             display_name: "",
             unix_name: None,
             role: Role::Admin,
-            password_hash: Some("$hash"),
+            sign_in: SignIn::Password("$hash"),
         };
         db.add_user(chief, BY).await.unwrap();
         let (ada, unused) = (add_user(db, "ada").await, add_user(db, "unused").await);
@@ -232,7 +232,8 @@ impl<'a> Scene<'a> {
             "access.lost" => db.leave(self.of_directory, "it is not in the directory", soon).await.map(drop),
             "user.add" => {
                 let name = &Username::parse("zoe").unwrap();
-                let new = NewUser { name, display_name: "", unix_name: None, role: Role::User, password_hash: None };
+                let new =
+                    NewUser { name, display_name: "", unix_name: None, role: Role::User, sign_in: SignIn::NotYet };
                 db.add_user(new, BY).await.map(drop)
             }
             "user.display_name" => {

@@ -7,7 +7,7 @@ use lyceum::{
         admit::{AdmissionMode, Verdict},
         directory::{Group, Person},
         gpus::{Point, Span},
-        idempotency::EarlierResult,
+        idempotency::IdempotentRequest,
         images::{ImageDigest, ImageRow},
         jobs::{DeleteOutcome, JobChange, JobFilter},
         limits::GroupFlags,
@@ -54,8 +54,8 @@ async fn fill(db: &Db) -> UserId {
         expires_at: START,
         last_used_at: None,
     };
-    let earlier = EarlierResult { request_hash: "hash".to_owned(), created_id: token.id.to_string() };
-    db.add_token(&token, "token", Some(("key", &earlier)), &NOTED).await.unwrap();
+    let once = IdempotentRequest { user, key: "key", request_hash: "hash" };
+    db.add_token(&token, "token", Some(once), &NOTED).await.unwrap();
     set_limits(db, Level::User(user), &each([(Field::Gpus, Some(2))]), GroupFlags::default()).await;
     let name = Username::parse("of_a_directory").unwrap();
     let groups = [Group { subject: "cn=lab".to_owned(), name: "lab".to_owned() }];

@@ -64,7 +64,7 @@ use lyceum::{
         limits_and_usage::Requester,
         quotas::Level,
         sessions::Ending,
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     model::{
         Clock, EndReason, Gpu, GpuInventory, JobId, Resources, Role, SessionId, Timestamp, UserId, Username,
@@ -233,7 +233,7 @@ pub async fn add_user(db: &Db, name: &str) -> UserId {
         display_name: "",
         unix_name: None,
         role: Role::User,
-        password_hash: None,
+        sign_in: SignIn::NotYet,
     };
     db.add_user(new, BY).await.unwrap()
 }

@@ -12,7 +12,7 @@ use lyceum::{
         people::{PeopleFilter, PeoplePosition, Sort, UserChange},
         quotas::Level,
         tokens::Token,
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     model::{GroupId, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field, user::State},
 };
@@ -46,7 +46,7 @@ pub async fn admin(house: &House, name: &str) -> UserId {
         display_name: "Chief",
         unix_name: None,
         role: Role::Admin,
-        password_hash: Some("$hash"),
+        sign_in: SignIn::Password("$hash"),
     };
     house.db.add_person(new, None, BY).await.unwrap()
 }
@@ -311,8 +311,13 @@ async fn accounts_come_once_and_go_unused() {
         let db = &house.db;
         let chief = admin(house, "ada").await;
         let name = Username::parse("zoe").unwrap();
-        let new =
-            NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, password_hash: Some("$h") };
+        let new = NewUser {
+            name: &name,
+            display_name: "",
+            unix_name: None,
+            role: Role::User,
+            sign_in: SignIn::Password("$h"),
+        };
         let once = IdempotentRequest { user: chief, key: "k", request_hash: "h" };
         let id = db.add_person(new.clone(), Some(once), BY).await.unwrap();
         assert_eq!(db.find_idempotent(chief, "k").await.unwrap().unwrap().created_id, id.to_string());

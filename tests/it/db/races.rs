@@ -8,12 +8,12 @@ use lyceum::{
     db::{
         Db, Error,
         admit::{AdmissionMode, AdmissionOutcome, NewSession, Verdict},
-        idempotency::EarlierResult,
+        idempotency::{EarlierResult, IdempotentRequest},
         limits::GroupFlags,
         quotas::Level,
         sessions::Ending,
         tokens::Token,
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     model::{
         Capacity, Clock, EndReason, GroupName, Inventory, Role, Session, SessionId, SessionState, TokenId, UserId,
@@ -350,8 +350,8 @@ async fn a_key_makes_one_thing() {
         assert_eq!(number(db, "SELECT COUNT(*) FROM sessions").await, 1);
 
         let answers = race(&dbs, move |db| async move {
-            let (token, earlier) = (token(owner), earlier());
-            db.add_token(&token, &token.id.to_string(), Some(("token", &earlier)), &NOTED).await
+            let (token, once) = (token(owner), IdempotentRequest { user: owner, key: "token", request_hash: "hash" });
+            db.add_token(&token, &token.id.to_string(), Some(once), &NOTED).await
         })
         .await;
         one_was_first(&answers);
@@ -392,7 +392,8 @@ async fn names_and_settings_have_one_first() {
         let dbs = house.three().await;
         let answers = race(&dbs, |db| async move {
             let name = Username::parse("same").unwrap();
-            let new = NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, password_hash: None };
+            let new =
+                NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, sign_in: SignIn::NotYet };
             db.add_user(new, BY).await
         })
         .await;

@@ -10,7 +10,7 @@ use lyceum::{
         people::UserChange,
         quotas::Level,
         site::{Commit, SiteOutcome, Step},
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     model::{
         Announcement, AnnouncementId, GroupId, GroupName, Role, UserId, Username, Window, announcement,
@@ -23,7 +23,7 @@ use super::{BY, START, add_user, on_both};
 
 fn new_user(name: &str, role: Role) -> (UserId, Step) {
     let id = UserId::new();
-    let invitation = AccountInvitation { hash: format!("hash of {name}"), expires_at: START.plus_seconds(60) };
+    let invitation = Some(AccountInvitation { hash: format!("hash of {name}"), expires_at: START.plus_seconds(60) });
     let name = Username::parse(name).unwrap();
     (id, Step::AddUser { id, name, display_name: String::new(), role, invitation })
 }
@@ -87,8 +87,8 @@ async fn all_steps_are_made_or_none() {
         let db = &house.db;
         // Somebody who administrates stays: else no account could be removed.
         let name = &Username::parse("chief").unwrap();
-        let (role, password_hash) = (Role::Admin, Some("hash"));
-        let chief = NewUser { name, display_name: "", unix_name: None, role, password_hash };
+        let (role, sign_in) = (Role::Admin, SignIn::Password("hash"));
+        let chief = NewUser { name, display_name: "", unix_name: None, role, sign_in };
         db.add_user(chief, BY).await.unwrap();
         let before = format!("{:?} {}", db.site_state(START).await.unwrap(), db.list_audit(100).await.unwrap().len());
         let unchanged = async || {

@@ -21,7 +21,7 @@ use lyceum::{
         audit::ChangedBy,
         limits::{Author, LevelChange, Outcome},
         quotas::Level,
-        users::NewUser,
+        users::{NewUser, SignIn},
     },
     helper::{cgroup::Hierarchy, process},
     model::{
@@ -64,7 +64,7 @@ async fn crowd(house: &House, count: usize) -> Vec<Person> {
             display_name: "",
             unix_name: Some(&account),
             role: Role::User,
-            password_hash: None,
+            sign_in: SignIn::NotYet,
         };
         let user = db.add_user(user, by).await.unwrap();
         let token = NewToken { name: "test".to_owned(), scopes: Vec::new(), expires_in_seconds: None };

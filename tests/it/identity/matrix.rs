@@ -405,6 +405,9 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/groups/{group}", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PATCH", "/api/v1/groups/{group}", r#"{"name": "renamed"}"#, [401, 403, 403, 200, 403, 401, 401]),
     row("DELETE", "/api/v1/groups/{group}", "", [401, 403, 403, 204, 403, 401, 401]),
+    // Of service accounts alone, which tests/it/people has.
+    row("POST", "/api/v1/users/{name}/tokens", r#"{"name": "x"}"#, [401, 403, 403, 409, 403, 401, 401]),
+    row("POST", "/api/v1/users/{name}/tokens/{id}/rotate", "", [401, 403, 403, 409, 403, 401, 401]),
     row("GET", "/api/v1/groups/{group}/members", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PUT", "/api/v1/groups/{group}/members/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
     row("DELETE", "/api/v1/groups/{group}/members/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
@@ -444,6 +447,8 @@ const MATRIX: &[Row] = &[
     row("POST", "/admin/groups/{group}/managers/{name}/remove", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("GET", "/admin/quotas", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/admin/quotas/table", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/users/{name}/tokens", "name=x", [401, 403, 403, 409, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/tokens/{id}/rotate", "a=b", [401, 403, 403, 409, 403, 401, 401]),
     row("POST", "/admin/quotas/selection", "user=third&step=choose", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/quotas/users/{name}", "", [303, 403, 403, 200, 403, 401, 303]),
     row("POST", "/admin/quotas/users/{name}", "step=save", [401, 403, 403, 303, 403, 401, 401]),

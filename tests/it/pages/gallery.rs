@@ -97,6 +97,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("users-imported", draw(&super::people::imported(word))),
         ("user", draw(&super::people::user(word))),
         ("user-directory", draw(&super::people::user_directory(word))),
+        ("user-service", draw(&super::people::user_service(word))),
         ("groups", draw(&super::people::groups(word))),
         ("group", draw(&super::people::group(word))),
         ("group-directory", draw(&super::people::group_directory(word))),

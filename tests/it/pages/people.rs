@@ -88,7 +88,7 @@ pub fn users_wrong(word: &Word) -> UsersPage {
             error("password", "Enter at least 10 characters."),
             error("role", "Select a value from the list."),
         ],
-        form: NewUserForm { name: word("No Name"), display_name: word("x"), role: word("operator") },
+        form: NewUserForm { name: word("No Name"), display_name: word("x"), role: word("operator"), is_service: true },
         rows: Vec::new(),
         first_href: None,
         next_href: None,
@@ -195,6 +195,8 @@ pub fn user(word: &Word) -> UserPage {
         more_groups: more("/admin/users/carol", "groups", 300),
         tokens: settings(word).tokens,
         more_tokens: more("/admin/users/carol", "tokens", 1000),
+        new_token: None,
+        token_form: None,
         logins: 2,
         live: cards(vec![running(word), queued(word)]),
         more_live: more("/admin/users/carol", "sessions", 90),
@@ -222,6 +224,33 @@ pub fn user_directory(word: &Word) -> UserPage {
         live: Vec::new(),
         more_live: More::default(),
         ended: Vec::new(),
+        ..user(word)
+    }
+}
+
+/// The account of a program, with a token just made and a form that was refused.
+pub fn user_service(word: &Word) -> UserPage {
+    let error = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
+    UserPage {
+        notice: None,
+        name: "svc-ci".to_owned(),
+        display_name: word("Nightly builds"),
+        source: "service".to_owned(),
+        role: Role::User,
+        given_role: Role::User,
+        new_token: settings(word).new_token.or_else(|| {
+            Some(NewToken { name: word("nightly"), secret: "lyc_0123456789abcdef0123456789abcdef".to_owned() })
+        }),
+        token_form: Some(TokenForm {
+            name: word("nightly"),
+            scopes: settings(word).scopes,
+            errors: vec![
+                error("token_name", "A name must have 1 to 64 characters."),
+                error("expires", "Select a value from the list."),
+                error("scopes", "Unknown scope."),
+            ],
+        }),
+        logins: 0,
         ..user(word)
     }
 }

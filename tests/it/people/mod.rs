@@ -7,6 +7,7 @@ mod expiry;
 mod groups;
 mod import;
 mod invitations;
+mod service;
 
 use lyceum::{
     db::directory::{ArrivalOutcome, Group, Person},

@@ -8,7 +8,11 @@ use std::{
 };
 
 use super::{Error, Result, passwords};
-use lyceum_db::{self as db, Db, audit::ChangedBy, users::NewUser};
+use lyceum_db::{
+    self as db, Db,
+    audit::ChangedBy,
+    users::{NewUser, SignIn},
+};
 use lyceum_model::{Clock, Role, Username};
 
 pub(super) const ADMIN: &str = "admin";
@@ -40,7 +44,7 @@ pub async fn ensure_first_admin(db: &Db, clock: &Clock, private: &Path) -> Resul
         display_name: "Administrator",
         unix_name: None,
         role: Role::Admin,
-        password_hash: Some(&hash),
+        sign_in: SignIn::Password(&hash),
     };
     match db.add_user(new, ChangedBy { actor: "portal", at: clock.now() }).await {
         Ok(_) => Ok(Some(path)),

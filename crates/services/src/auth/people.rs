@@ -10,14 +10,14 @@ use lyceum_db::{
     audit::{ChangedBy, Entry},
     idempotency::IdempotentRequest,
     people::UserChange,
-    users::NewUser,
+    users::{NewUser, SignIn},
 };
 use lyceum_model::{Role, TokenId, User, UserId, Username, line, user::ExpiryChange};
 
 /// The longest display name, in characters.
 const MAX_NAME_LENGTH: usize = 128;
 
-/// A local account to be made.
+/// An account to be made.
 #[derive(Clone, Debug)]
 pub struct NewPerson {
     pub name: String,
@@ -26,6 +26,8 @@ pub struct NewPerson {
     pub role: Role,
     /// Without one nobody can sign in yet.
     pub password: Option<String>,
+    /// The account of a program: nobody signs in to it, and administrators make its tokens.
+    pub is_service: bool,
 }
 
 /// What to change of an account; what is `None` stays.
@@ -42,7 +44,7 @@ pub struct PersonChange {
 pub type Key<'a> = Option<(&'a str, &'a str)>;
 
 impl Access {
-    /// Makes a local account; asked twice with one key it is the same account.
+    /// Makes a local or service account; asked twice with one key it is the same account.
     pub async fn add_person(&self, actor: &Principal, new: NewPerson, key: Key<'_>) -> Result<UserId> {
         administrator(actor)?;
         if actor.is_scoped() && new.role != Role::User {
@@ -58,11 +60,19 @@ impl Access {
         })?;
         let display_name = &display_name(&new.display_name)?;
         let hash = match &new.password {
+            Some(_) if new.is_service => {
+                let message = format!("{NO_PASSWORD}. It uses tokens.");
+                return Err(Error::Field { field: "password", code: "not_allowed", message });
+            }
             Some(password) => Some(hashed(password).await?),
             None => None,
         };
-        let account =
-            NewUser { name: &name, display_name, unix_name: None, role: new.role, password_hash: hash.as_deref() };
+        let sign_in = match &hash {
+            Some(hash) => SignIn::Password(hash),
+            None if new.is_service => SignIn::Never,
+            None => SignIn::NotYet,
+        };
+        let account = NewUser { name: &name, display_name, unix_name: None, role: new.role, sign_in };
         let once = key.map(|(key, request_hash)| IdempotentRequest { user: actor.id(), key, request_hash });
         match self.db.add_person(account, once, self.by(actor)).await {
             Ok(id) => Ok(id),
@@ -186,7 +196,10 @@ pub(crate) fn objection(actor: UserId, target: &User, change: &PersonChange) -> 
             "the role {role} of `{name}` comes from a group of the directory; change it there"
         )));
     }
-    if !target.is_local() && (change.password.is_some() || change.display_name.is_some()) {
+    if target.is_service() && change.password.is_some() {
+        return Some(Error::Conflict(format!("{NO_PASSWORD}; create tokens for `{}`", target.name)));
+    }
+    if !target.is_kept_here() && (change.password.is_some() || change.display_name.is_some()) {
         return Some(Error::Conflict(format!(
             "the site's directory manages the name and password of `{}`; change them there",
             target.name
@@ -194,6 +207,8 @@ pub(crate) fn objection(actor: UserId, target: &User, change: &PersonChange) -> 
     }
     None
 }
+
+const NO_PASSWORD: &str = "a service account has no password, because nobody signs in to it";
 
 const BEYOND_SCOPES: &str = "a token with scopes cannot set roles, make users managers of a group, or change \
                              administrators, operators and managers; use a token without scopes, or a page";
@@ -275,6 +290,7 @@ mod tests {
         let name = PersonChange { display_name: Some("x".to_owned()), ..none() };
         let local = user("local", Role::Operator, Role::Operator);
         let chief = user("ldap", Role::User, Role::Admin);
+        let program = user("service", Role::User, Role::User);
         let somebody = UserId::new();
         for (actor, target, change, fits) in [
             (somebody, &local, &role(Role::Admin), true),
@@ -296,6 +312,9 @@ mod tests {
             (somebody, &chief, &disable, true),
             (somebody, &chief, &password, false),
             (somebody, &chief, &name, false),
+            (somebody, &program, &name, true),
+            (somebody, &program, &role(Role::Operator), true),
+            (somebody, &program, &password, false),
         ] {
             assert_eq!(objection(actor, target, change).is_none(), fits, "{change:?} of {target:?}");
         }

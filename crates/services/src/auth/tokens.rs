@@ -1,12 +1,17 @@
-//! API tokens: making, listing and revoking one's own. The secret is told once; a request
-//! that is repeated with its Idempotency-Key is told the same secret again, because then the
-//! secret is derived from the key and ours, instead of drawn.
+//! API tokens: making, rotating and revoking one's own, and those of service accounts, whose tokens administrators keep.
+//! The secret is told once; a request that is repeated with its Idempotency-Key is told the same secret again, because
+//! then the secret is derived from the key and ours, instead of drawn.
 
-use super::{Access, Credential, Error, Principal, Result, scopes::Scope, secrets};
+use super::{
+    Access, Credential, Error, Principal, Result,
+    people::{Key, giver_of_rights},
+    scopes::Scope,
+    secrets,
+};
 use lyceum_db::{
     self as db,
     audit::{ChangedBy, Entry},
-    idempotency::EarlierResult,
+    idempotency::IdempotentRequest,
     tokens::Token,
 };
 use lyceum_model::{Timestamp, TokenId, User, line, token::PREFIX};
@@ -36,35 +41,32 @@ pub async fn make(db: &db::Db, user: &User, new: NewToken, by: ChangedBy<'_>) ->
 }
 
 impl Access {
-    /// Makes a token and its secret. `once` is the request's Idempotency-Key with a hash of
-    /// its body.
+    /// Makes a token of `owner` and its secret: one's own, or that of a service account. `once` is the request's
+    /// Idempotency-Key with a hash of its body.
     pub async fn make_token(
         &self,
-        principal: &Principal,
+        actor: &Principal,
+        owner: &User,
         new: NewToken,
-        once: Option<(&str, &str)>,
+        once: Key<'_>,
     ) -> Result<(Token, String)> {
-        let now = self.clock.now();
-        let token = fresh(&principal.user, new, now)?;
+        may_hold_secrets(actor, owner)?;
+        let token = fresh(owner, new, self.clock.now())?;
+        // A key that was used for another owner is another request.
+        let request_hash = once.map(|(_, body)| format!("{} {body}", owner.id)).unwrap_or_default();
         let secret = match once {
             None => format!("{PREFIX}{}", secrets::random()),
-            Some((key, body)) => {
-                let parts = ["token", &principal.id().to_string(), key, body];
-                format!("{PREFIX}{}", secrets::encode(&secrets::keyed(&self.key, &parts)))
-            }
+            Some((key, _)) => self.derived("token", &[&actor.id().to_string(), key, &request_hash]),
         };
-        let earlier = once.map(|(key, body)| {
-            (key, EarlierResult { request_hash: body.to_owned(), created_id: token.id.to_string() })
-        });
-        let once = earlier.as_ref().map(|(key, earlier)| (*key, earlier));
-        let (id, owner) = (token.id.to_string(), principal.user.name.as_str());
-        let detail = audit_detail(owner, &token);
-        let entry = Entry { at: now, actor: owner, action: "token.make", subject: &id, detail: &detail };
+        let once = once.map(|(key, _)| IdempotentRequest { user: actor.id(), key, request_hash: &request_hash });
+        let (id, detail) = (token.id.to_string(), audit_detail(owner.name.as_str(), &token));
+        let by = self.by(actor);
+        let entry = Entry { at: by.at, actor: by.actor, action: "token.make", subject: &id, detail: &detail };
         match self.db.add_token(&token, &secrets::hash(&secret), once, &entry).await {
             Ok(()) => Ok((token, secret)),
             Err(db::Error::Unique) if once.is_some() => {
-                let key = once.map(|(key, _)| key).unwrap_or_default();
-                self.made_before(principal, key, &secret).await
+                let key = once.map(|once| once.key).unwrap_or_default();
+                self.made_before(actor, key, &secret).await
             }
             Err(err) => Err(err.into()),
         }
@@ -81,27 +83,51 @@ impl Access {
         Ok(removed)
     }
 
-    /// Replaces the secret of one's own token, which then lives as long as it was made for; `None` when there is none of this
-    /// id. The old secret is worth nothing from now on.
+    /// Replaces the secret of a token of `owner`, which then lives as long as it was made for; `None` when there is none of
+    /// this id. The old secret is worth nothing from now on. Repeated with one Idempotency-Key, the answer is the same.
     ///
     /// # Errors
     ///
     /// A token with scopes may do this to itself alone.
-    pub async fn rotate_token(&self, principal: &Principal, id: TokenId) -> Result<Option<(Token, String)>> {
-        if let Credential::Token { id: own, scopes } = &principal.credential
+    pub async fn rotate_token(
+        &self,
+        actor: &Principal,
+        owner: &User,
+        id: TokenId,
+        key: Option<&str>,
+    ) -> Result<Option<(Token, String)>> {
+        may_hold_secrets(actor, owner)?;
+        if let Credential::Token { id: own, scopes } = &actor.credential
             && !scopes.is_empty()
             && *own != id
         {
             return Err(Error::NotAllowed("a token with scopes can rotate only itself"));
         }
-        let secret = format!("{PREFIX}{}", secrets::random());
-        let (at, actor, subject) = (self.clock.now(), principal.user.name.as_str(), id.to_string());
-        let entry = Entry { at, actor, action: "token.rotate", subject: &subject, detail: "" };
-        let Some(token) = self.db.rotate_token(principal.id(), id, &secrets::hash(&secret), &entry).await? else {
+        let subject = id.to_string();
+        let secret = match key {
+            None => format!("{PREFIX}{}", secrets::random()),
+            Some(key) => self.derived("rotated token", &[&actor.id().to_string(), key, &subject]),
+        };
+        let hash = secrets::hash(&secret);
+        if key.is_some()
+            && let Some(rotated) = self.db.find_token(&hash).await?
+        {
+            return Ok(Some((rotated, secret)));
+        }
+        let detail = if owner.id == actor.id() { String::new() } else { format!("of {}", owner.name) };
+        let by = self.by(actor);
+        let entry = Entry { at: by.at, actor: by.actor, action: "token.rotate", subject: &subject, detail: &detail };
+        let Some(token) = self.db.rotate_token(owner.id, id, &hash, &entry).await? else {
             return Ok(None);
         };
         self.poll().await?;
         Ok(Some((token, secret)))
+    }
+
+    /// A secret that is the same whenever it is asked for with these words, and that nobody else can derive.
+    fn derived(&self, purpose: &str, words: &[&str]) -> String {
+        let parts: Vec<&str> = std::iter::once(purpose).chain(words.iter().copied()).collect();
+        format!("{PREFIX}{}", secrets::encode(&secrets::keyed(&self.key, &parts)))
     }
 
     /// The answer to a repeated request: the secret is the same if the body is.
@@ -121,6 +147,21 @@ impl Access {
             _ => Err(Error::MadeAndRevoked),
         }
     }
+}
+
+/// Whether somebody may know the secrets of an account's tokens: its owner, and administrators those of programs.
+fn may_hold_secrets(actor: &Principal, owner: &User) -> Result<()> {
+    if actor.id() == owner.id {
+        return Ok(());
+    }
+    giver_of_rights(actor)?;
+    if owner.is_service() {
+        return Ok(());
+    }
+    Err(Error::Conflict(format!(
+        "`{}` is not a service account: only its owner can create and rotate its tokens",
+        owner.name
+    )))
 }
 
 /// A token that may be made.

@@ -96,11 +96,12 @@ pub struct SiteTerms {
 pub struct SiteUser {
     #[schema(min_length = 1, max_length = 32)]
     pub name: String,
-    /// Where the account comes from: `local` or `ldap`. An account that does not exist is created if it is `local`.
+    /// Where the account comes from: `local`, `service`, `ldap` or `header`. An account that does not exist is created if
+    /// this is `local`, or `service` for the account of a program, which uses tokens and to which nobody signs in.
     /// Required for new accounts where accounts also come from a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// For local accounts only.
+    /// For local and service accounts only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 128)]
     pub display_name: Option<String>,

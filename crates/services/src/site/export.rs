@@ -20,7 +20,7 @@ pub fn export(state: &SiteState) -> Site {
     let users = state.users.iter().map(|user| SiteUser {
         name: user.name.to_string(),
         source: (!user.is_local()).then(|| user.source.clone()),
-        display_name: (user.is_local() && !user.display_name.is_empty()).then(|| user.display_name.clone()),
+        display_name: (user.is_kept_here() && !user.display_name.is_empty()).then(|| user.display_name.clone()),
         role: Some(user.given_role),
         disabled: Some(user.disabled),
         expires_at: user.expires_at.map_or(ExpiryChange::Keep, ExpiryChange::At),

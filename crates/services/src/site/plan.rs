@@ -169,7 +169,7 @@ impl<'a> Plan<'a> {
             return;
         }
         let state = self.state;
-        for user in state.users.iter().filter(|user| user.is_local() && !seen.contains(user.name.as_str())) {
+        for user in state.users.iter().filter(|user| user.is_kept_here() && !seen.contains(user.name.as_str())) {
             let name = user.name.as_str();
             if state.unused.contains(&user.id) && user.id != self.rules.actor.id() {
                 self.remove(Step::RemoveUser(user.id), "user", name, None, "complete");
@@ -205,7 +205,7 @@ impl<'a> Plan<'a> {
 
     fn new_user(&mut self, place: &str, user: &SiteUser) {
         match user.source.as_deref() {
-            Some(lyceum_model::user::LOCAL) => {}
+            Some(lyceum_model::user::LOCAL | lyceum_model::user::SERVICE) => {}
             None if !self.rules.has_outside_accounts => {}
             None => {
                 let message = "There is no user with this name. Accounts also come from outside, when their owners \
@@ -224,10 +224,14 @@ impl<'a> Plan<'a> {
         };
         let Some(shown) = self.display_name(place, user.display_name.as_deref().unwrap_or_default()) else { return };
         let (id, role) = (UserId::new(), user.role.unwrap_or(lyceum_model::Role::User));
-        let (secret, invitation) = welcome::invitation(self.rules.now);
+        let is_service = user.source.as_deref() == Some(lyceum_model::user::SERVICE);
+        let invited = (!is_service).then(|| welcome::invitation(self.rules.now));
         self.users.insert(name.to_string(), id);
         self.names.insert(id, name.to_string());
-        let told = if shown.is_empty() { String::new() } else { format!("; display_name={shown}") };
+        let mut told = if shown.is_empty() { String::new() } else { format!("; display_name={shown}") };
+        if is_service {
+            told += "; source=service";
+        }
         let disabled = user.disabled == Some(true);
         let end = user.expires_at.upon(None);
         if let Some(fault) = user.expires_at.fault(None, self.rules.now) {
@@ -236,14 +240,16 @@ impl<'a> Plan<'a> {
         let expiry = end.map(|end| format!("; expires_at={end}")).unwrap_or_default();
         let detail = format!("role={}{told}{}{expiry}", role.as_str(), if disabled { "; disabled=yes" } else { "" });
         self.add(Action::Add, "user", name.as_str(), None, detail);
-        let (shown_name, expires_at) = (name.to_string(), invitation.expires_at);
+        let shown_name = name.to_string();
+        if let Some((secret, invitation)) = invited.as_ref().filter(|_| !disabled) {
+            let (name, expires_at) = (shown_name.clone(), invitation.expires_at);
+            self.invitations.push(NewInvitation { name, secret: secret.clone(), expires_at });
+        }
+        let invitation = invited.map(|(_, invitation)| invitation);
         self.step(Step::AddUser { id, name, display_name: shown, role, invitation }, place);
         if disabled || end.is_some() {
             let (disabled, expires_at) = (disabled.then_some(true), user.expires_at);
             self.step(Step::ChangeUser { id, display_name: None, role: None, disabled, expires_at }, place);
-        }
-        if !disabled {
-            self.invitations.push(NewInvitation { name: shown_name.clone(), secret, expires_at });
         }
         self.user_limits(place, user, id, &shown_name);
     }

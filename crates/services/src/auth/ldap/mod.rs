@@ -428,7 +428,7 @@ impl Authenticator for Ldap {
             return Err(AuthError::refused("the input cannot be a password"));
         }
         let known = self.db.find_user_by_name(&name.canonical).await?;
-        if known.is_some_and(|account| account.user.is_local()) {
+        if known.is_some_and(|account| account.user.is_kept_here()) {
             let _slot = self.local_slots.acquire().await.expect("the semaphore is never closed");
             return self.local.authenticate(name, password, attempt).await;
         }
