@@ -113,6 +113,7 @@ impl App {
         let cuda = inventory.cuda.filter(|_| !inventory.gpus.is_empty());
         let place = EnvironmentPaths { cuda, ..place(paths, single_user_mode, surroundings) };
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
+        environments.load(&db).await.context("reading the environments that administrators added")?;
         let (place, sealing) = (paths.shared.join("images"), keys::derive(&key, b"registry credentials"));
         let images = Images::open(config.images.clone(), place, db.clone(), clock.clone(), sealing);
         let images = images.await.context("opening the images")?;

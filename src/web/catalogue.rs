@@ -1,5 +1,5 @@
-//! What can be chosen when something is started: profiles with what is free now,
-//! environments with how far they are, and the site's modules.
+//! What can be chosen when something is started: profiles with what is free now, and the site's modules. Environments
+//! have a module of their own.
 
 use std::sync::Arc;
 
@@ -11,10 +11,7 @@ use super::{
     Portal,
     http::{error::Result, extract::CurrentUser, paging::Listed},
 };
-use crate::{
-    environments::{Framework, State as Building},
-    model::Resources,
-};
+use crate::model::Resources;
 
 /// A named size for sessions and jobs.
 #[derive(Debug, Serialize, ToSchema)]
@@ -26,34 +23,6 @@ pub struct ProfileView {
     pub duration_seconds: i64,
     /// How many sessions of this size fit into the free resources now.
     pub free: i64,
-}
-
-/// A software environment for sessions and jobs.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Environment)]
-pub struct EnvironmentView {
-    pub name: String,
-    pub title: String,
-    pub python_version: Option<String>,
-    /// The deep-learning frameworks that it contains, once they are known.
-    pub frameworks: Vec<FrameworkView>,
-    /// What administrators should know, such as a driver that is too old for CUDA.
-    pub note: Option<String>,
-    /// `building`, `ready`, `failed` or `missing`.
-    pub state: &'static str,
-    /// The progress while it is being built.
-    pub percent: Option<u8>,
-    /// The current step, or what went wrong and the command that fixes it.
-    pub detail: Option<String>,
-}
-
-/// A deep-learning framework of an environment.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct FrameworkView {
-    /// `JAX`, `PyTorch` or `TensorFlow`.
-    pub name: String,
-    /// Whether its build can compute on GPUs.
-    pub uses_gpus: bool,
 }
 
 /// Lists the named sizes.
@@ -101,31 +70,4 @@ pub async fn modules(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum:
         versions: module.versions.clone(),
     };
     axum::Json(Listed { items: known.iter().map(view).collect(), next_cursor: None })
-}
-
-/// Lists the software environments.
-#[utoipa::path(get, path = "/environments", tag = "catalogue",
-    responses((status = 200, body = Listed<EnvironmentView>)))]
-pub async fn environments(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum::Json<Listed<EnvironmentView>> {
-    let framework = |one: Framework| FrameworkView { name: one.name, uses_gpus: one.uses_gpus };
-    let view = |environment: crate::environments::Environment| {
-        let (state, percent, detail) = match environment.state {
-            Building::Building { percent, step, .. } => ("building", Some(percent), Some(step)),
-            Building::Ready { .. } => ("ready", None, None),
-            Building::Failed { what, command, .. } => ("failed", None, Some(format!("{what} To fix it: {command}"))),
-            Building::Missing => ("missing", None, None),
-        };
-        EnvironmentView {
-            name: environment.name,
-            title: environment.title,
-            python_version: environment.python_version,
-            frameworks: environment.frameworks.into_iter().map(framework).collect(),
-            note: environment.note,
-            state,
-            percent,
-            detail,
-        }
-    };
-    let items = portal.sessions.environments.list().into_iter().map(view).collect();
-    axum::Json(Listed { items, next_cursor: None })
 }

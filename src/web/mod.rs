@@ -11,6 +11,7 @@ mod columns;
 mod config;
 mod datasets;
 mod diagnostics;
+mod environments;
 mod event_stream;
 mod files;
 pub mod gateway;
@@ -248,7 +249,10 @@ fn api() -> Api {
     self_service_routes()
         .and(&scopes::CATALOGUE)
         .routes(routes!(catalogue::profiles))
-        .routes(routes!(catalogue::environments))
+        .routes(routes!(environments::list, environments::create))
+        .routes(routes!(environments::find, environments::change, environments::remove))
+        .routes(routes!(environments::retry))
+        .routes(routes!(environments::log))
         .routes(routes!(catalogue::modules))
         .routes(routes!(images::list, images::add))
         .routes(routes!(images::find, images::remove))
@@ -345,13 +349,13 @@ fn api() -> Api {
         // It ends sessions and jobs alike, of others: no scope is for both.
         .and(&scopes::UNSCOPED)
         .routes(routes!(people::stop::stop))
+        // Whoever knows the secret of a token acts as its owner.
+        .routes(routes!(people::tokens::create))
+        .routes(routes!(people::tokens::rotate))
         // It changes users, roles, groups, limits and announcements.
         .routes(routes!(site::export))
         .routes(routes!(site::apply))
         .and(&scopes::CLUSTER)
-        // Whoever knows the secret of a token acts as its owner.
-        .routes(routes!(people::tokens::create))
-        .routes(routes!(people::tokens::rotate))
         .routes(routes!(cluster::api::nodes))
         .routes(routes!(cluster::node::find))
         .routes(routes!(cluster::machines::partitions))
@@ -488,6 +492,11 @@ fn admin_pages() -> Pages {
         .post("/images/clean", images::pages::clean)
         .post("/images/{name}/pull", images::pages::pull)
         .post("/images/{name}/remove", images::pages::remove)
+        .get("/admin/environments", environments::pages::list)
+        .post("/admin/environments", environments::pages::add)
+        .post("/admin/environments/{name}", environments::pages::change)
+        .post("/admin/environments/{name}/remove", environments::pages::remove)
+        .post("/admin/environments/{name}/retry", environments::pages::retry)
         .get("/admin/import", site::import::page)
         .post("/admin/import", site::import::import)
         .get("/admin/quotas", quotas::page)

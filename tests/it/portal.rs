@@ -318,7 +318,8 @@ fn services(
     };
     // A site with modules, which nobody lists here.
     let modules = environments::modules::Init::Path("/nonexistent/modules.sh".into());
-    let never = environments::Config { build: environments::Build::Never, modules, ..environments::Config::default() };
+    // Nothing is built: nobody runs the loop that does.
+    let listed = environments::Config { modules, ..environments::Config::default() };
     let config = sessions::Config {
         profiles: Vec::new(),
         key: [8; 32],
@@ -361,7 +362,7 @@ fn services(
         },
         scheduler,
         Catalogue::new(Vec::new()),
-        Environments::new(never, place, Recipe::default(), clock.clone()),
+        Environments::new(listed, place, Recipe::default(), clock.clone()),
         images,
         config,
     );

@@ -4,8 +4,8 @@
 
 use super::error::Error;
 use crate::{
-    announcements, auth, cluster, datasets, db, diagnostics, images, jobs, models, notifications, presets, proxy, runs,
-    scheduler, sessions, site, sweeps, web::views::as_sentence,
+    announcements, auth, cluster, datasets, db, diagnostics, environments, images, jobs, models, notifications,
+    presets, proxy, runs, scheduler, sessions, site, sweeps, web::views::as_sentence,
 };
 
 impl From<db::Error> for Error {
@@ -129,6 +129,18 @@ impl From<images::Error> for Error {
             images::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
             images::Error::Store(_) | images::Error::Source(_) => Self::internal(err),
             images::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<environments::Error> for Error {
+    fn from(err: environments::Error) -> Self {
+        match err {
+            environments::Error::NotFound => Self::not_found(),
+            environments::Error::Invalid(faults) => Self::invalid(faults),
+            environments::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
+            environments::Error::Log { .. } => Self::internal(err),
+            environments::Error::Db(err) => err.into(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod datasets;
 mod diagnostics;
 mod drawn;
 mod entry;
+mod environments;
 mod error;
 mod evaluation;
 mod files;
@@ -79,6 +80,7 @@ pub use diagnostics::{
 };
 pub use drawn::{Drawing, DrawnObject, LegendLine, colour_of, legend_line, legend_of};
 pub use entry::{ApiDocs, Login, Welcome};
+pub use environments::{EnvironmentForm, EnvironmentRow, EnvironmentsPage};
 pub use error::{ErrorLink, ErrorPage, Explanation, Problem, explain};
 pub use evaluation::{HeatCell, HeatMap, MeasuredSplit, shown_metric};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab, SelectedFiles, SelectedItem};

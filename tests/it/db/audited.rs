@@ -150,6 +150,7 @@ impl<'a> Scene<'a> {
         db.add_image(&image("one"), &NOTED).await.unwrap();
         db.set_registry_credentials(ada, &at_registry("nvcr.io"), &NOTED).await.unwrap();
         for name in ["one", "two"] {
+            db.add_environment(&super::environments::row(name, 0), &NOTED).await.unwrap();
             db.add_preset(&super::presets::preset(ada, name), 99, &NOTED).await.unwrap();
         }
         db.withhold_gpu(&withheld("GPU-1"), &NOTED).await.unwrap();
@@ -296,6 +297,9 @@ impl<'a> Scene<'a> {
                 let presets = db.presets(ada, false).await.unwrap();
                 db.remove_preset(presets.last().unwrap().id, &named(action)).await.map(drop)
             }
+            "environment.add" => db.add_environment(&super::environments::row("three", 0), &named(action)).await,
+            "environment.change" => db.change_environment("one", "x", &[], &named(action)).await.map(drop),
+            "environment.remove" => db.remove_environment("two", &named(action)).await.map(drop),
             "image.remove" => db.remove_image("one", &named(action)).await.map(drop),
             "announcement.make" => db.add_announcement(&announcement("three"), None, &named(action)).await,
             "announcement.change" => {

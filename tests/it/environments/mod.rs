@@ -2,8 +2,9 @@
 //! folder of wheels and once from the index that this machine uses; and everything that can
 //! go wrong meanwhile. `world` holds the folder, the builder's process and the index.
 
+mod added;
 mod overlay;
-mod world;
+pub mod world;
 
 use std::{
     fs,

@@ -65,6 +65,13 @@ const MATRIX: &[Row] = &[
     row("POST", "/settings/presets/{id}/remove", "a=b", [401, 303, 404, 404, 403, 401, 401]),
     row("GET", "/api/v1/profiles", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/environments", "", [401, 200, 200, 200, 200, 401, 401]),
+    // There is no environment of this name.
+    row("POST", "/api/v1/environments", r#"{"name": "X", "packages": []}"#, [401, 403, 403, 422, 403, 401, 401]),
+    row("GET", "/api/v1/environments/{name}", "", [401, 404, 404, 404, 404, 401, 401]),
+    row("PUT", "/api/v1/environments/{name}", r#"{"packages": []}"#, [401, 403, 403, 404, 403, 401, 401]),
+    row("DELETE", "/api/v1/environments/{name}", "", [401, 403, 403, 404, 403, 401, 401]),
+    row("POST", "/api/v1/environments/{name}/retry", "", [401, 403, 403, 404, 403, 401, 401]),
+    row("GET", "/api/v1/environments/{name}/log", "", [401, 403, 403, 404, 403, 401, 401]),
     row("GET", "/api/v1/modules", "", [401, 200, 200, 200, 200, 401, 401]),
     // There is no image of this name.
     row("GET", "/api/v1/images", "", [401, 200, 200, 200, 200, 401, 401]),
@@ -398,6 +405,9 @@ const MATRIX: &[Row] = &[
     row("DELETE", "/api/v1/users/{name}", "", [401, 403, 403, 409, 403, 401, 401]),
     row("POST", "/api/v1/users/{name}/sign-out", "", [401, 403, 403, 204, 403, 401, 401]),
     row("GET", "/api/v1/users/{name}/tokens", "", [401, 403, 403, 200, 403, 401, 401]),
+    // Of service accounts alone, which tests/it/people has.
+    row("POST", "/api/v1/users/{name}/tokens", r#"{"name": "x"}"#, [401, 403, 403, 409, 403, 401, 401]),
+    row("POST", "/api/v1/users/{name}/tokens/{id}/rotate", "", [401, 403, 403, 409, 403, 401, 401]),
     row("DELETE", "/api/v1/users/{name}/tokens/{id}", "", [401, 403, 403, 204, 403, 401, 401]),
     // Managers of groups, for whom these are too, are in tests/it/people.
     row("GET", "/api/v1/groups", "", [401, 403, 403, 200, 403, 401, 401]),
@@ -405,9 +415,6 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/groups/{group}", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PATCH", "/api/v1/groups/{group}", r#"{"name": "renamed"}"#, [401, 403, 403, 200, 403, 401, 401]),
     row("DELETE", "/api/v1/groups/{group}", "", [401, 403, 403, 204, 403, 401, 401]),
-    // Of service accounts alone, which tests/it/people has.
-    row("POST", "/api/v1/users/{name}/tokens", r#"{"name": "x"}"#, [401, 403, 403, 409, 403, 401, 401]),
-    row("POST", "/api/v1/users/{name}/tokens/{id}/rotate", "", [401, 403, 403, 409, 403, 401, 401]),
     row("GET", "/api/v1/groups/{group}/members", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PUT", "/api/v1/groups/{group}/members/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
     row("DELETE", "/api/v1/groups/{group}/members/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
@@ -423,6 +430,11 @@ const MATRIX: &[Row] = &[
     // Before "third" becomes an operator, whom nobody invites.
     row("POST", "/admin/groups/{group}/invitations", "name=third", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/groups/{group}/invitations/{name}/withdraw", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("GET", "/admin/environments", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/environments", "name=X", [401, 403, 403, 422, 403, 401, 401]),
+    row("POST", "/admin/environments/{name}", "packages=six", [401, 403, 403, 404, 403, 401, 401]),
+    row("POST", "/admin/environments/{name}/remove", "a=b", [401, 403, 403, 404, 403, 401, 401]),
+    row("POST", "/admin/environments/{name}/retry", "a=b", [401, 403, 403, 404, 403, 401, 401]),
     row("GET", "/admin/import", "", [303, 403, 403, 200, 403, 401, 303]),
     row("POST", "/admin/import", "table=name%0Aby_table", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/users", "", [303, 403, 403, 200, 403, 401, 303]),
@@ -435,6 +447,8 @@ const MATRIX: &[Row] = &[
     row("POST", "/admin/users/{name}/sign-out", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/password", "password=a-long-one-of-course", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/remove", "a=b", [401, 403, 403, 409, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/tokens", "name=x", [401, 403, 403, 409, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/tokens/{id}/rotate", "a=b", [401, 403, 403, 409, 403, 401, 401]),
     row("POST", "/admin/users/{name}/tokens/{id}/revoke", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("GET", "/admin/groups", "", [303, 403, 403, 200, 403, 401, 303]),
     row("POST", "/admin/groups", "name=by_form", [401, 403, 403, 303, 403, 401, 401]),
@@ -447,8 +461,6 @@ const MATRIX: &[Row] = &[
     row("POST", "/admin/groups/{group}/managers/{name}/remove", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("GET", "/admin/quotas", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/admin/quotas/table", "", [303, 403, 403, 200, 403, 401, 303]),
-    row("POST", "/admin/users/{name}/tokens", "name=x", [401, 403, 403, 409, 403, 401, 401]),
-    row("POST", "/admin/users/{name}/tokens/{id}/rotate", "a=b", [401, 403, 403, 409, 403, 401, 401]),
     row("POST", "/admin/quotas/selection", "user=third&step=choose", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/quotas/users/{name}", "", [303, 403, 403, 200, 403, 401, 303]),
     row("POST", "/admin/quotas/users/{name}", "step=save", [401, 403, 403, 303, 403, 401, 401]),

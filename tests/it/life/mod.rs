@@ -12,6 +12,7 @@ mod damage;
 mod datasets;
 pub mod diagnostics;
 mod endings;
+mod environments;
 mod faults;
 mod hostile;
 mod hostile_files;

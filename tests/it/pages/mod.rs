@@ -7,6 +7,7 @@ mod audit;
 mod cluster;
 mod datasets;
 mod diagnostics;
+mod environments;
 mod files;
 mod gallery;
 mod images;

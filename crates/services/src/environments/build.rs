@@ -5,7 +5,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, TryLockError},
-    io::{self, Write},
+    io::{self, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -391,8 +391,49 @@ impl Job<'_> {
     }
 
     pub fn log(&self) -> PathBuf {
-        self.place.environments().join(format!("{}.log", self.recipe.name))
+        log_path(self.place, &self.recipe.name)
     }
+}
+
+/// Removes all that was built under a name, and waits for a build that is just ending.
+pub async fn remove(place: &EnvironmentPaths, name: &str) -> io::Result<()> {
+    let environments = place.environments();
+    let lock_path = place.cache.join(format!("{name}.lock"));
+    if !environments.exists() || !lock_path.exists() {
+        // Nothing was ever built under this name.
+        return Ok(());
+    }
+    let _lock = lock(&lock_path, &|_, _| {}).await?;
+    end_leftovers(&place.cache.join(format!("{name}.tools"))).await?;
+    for folder in folders(&environments, name)? {
+        // First it is no environment any more: the removal may be cut off.
+        match tokio::fs::remove_file(folder.join(MARKER)).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => tokio::fs::remove_dir_all(&folder).await?,
+        }
+    }
+    match tokio::fs::remove_file(log_path(place, name)).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Reads the end of the log of a recipe's builds, at most `limit` bytes.
+pub async fn log_of(place: &EnvironmentPaths, recipe: &Recipe, limit: u64) -> io::Result<String> {
+    let path = log_path(place, &recipe.name);
+    let read = tokio::task::spawn_blocking(move || {
+        let mut file = File::open(path)?;
+        let begin = file.metadata()?.len().saturating_sub(limit);
+        file.seek(io::SeekFrom::Start(begin))?;
+        let mut bytes = Vec::new();
+        file.take(limit).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    });
+    read.await.unwrap_or_else(|err| Err(io::Error::other(err)))
+}
+
+fn log_path(place: &EnvironmentPaths, name: &str) -> PathBuf {
+    place.environments().join(format!("{name}.log"))
 }
 
 /// The environment at `folder`, if it is whole and its Python is still there.
@@ -419,15 +460,25 @@ async fn lock(path: &Path, report: Report<'_>) -> io::Result<File> {
 
 /// Removes what interrupted builds of this environment left.
 async fn remove_unfinished(environments: &Path, name: &str) -> io::Result<()> {
-    for entry in fs::read_dir(environments)? {
-        let path = entry?.path();
-        let ours = path.file_name().and_then(OsStr::to_str).and_then(|file| file.strip_prefix(name)?.strip_prefix('-'));
-        let is_hash = ours.is_some_and(|rest| rest.len() == 12 && rest.bytes().all(|b| b.is_ascii_hexdigit()));
-        if is_hash && !path.join(MARKER).exists() {
+    for path in folders(environments, name)? {
+        if !path.join(MARKER).exists() {
             tokio::fs::remove_dir_all(&path).await?;
         }
     }
     Ok(())
+}
+
+/// The folders of the builds of a name.
+fn folders(environments: &Path, name: &str) -> io::Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(environments)? {
+        let path = entry?.path();
+        let ours = path.file_name().and_then(OsStr::to_str).and_then(|file| file.strip_prefix(name)?.strip_prefix('-'));
+        if ours.is_some_and(|rest| rest.len() == 12 && rest.bytes().all(|b| b.is_ascii_hexdigit())) {
+            folders.push(path);
+        }
+    }
+    Ok(folders)
 }
 
 fn require_space(folder: &Path, needed: u64) -> Result<(), Failure> {

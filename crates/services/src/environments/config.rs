@@ -122,11 +122,7 @@ impl Config {
             Contents::Python(_) | Contents::Requirements(_) => None,
         });
         for (name, packages) in packages {
-            // A line of its own would be an option of pip's, or a file.
-            let bad = packages
-                .iter()
-                .find(|package| !package.starts_with(|c: char| c.is_ascii_alphanumeric()) || package.contains('\n'));
-            if let Some(bad) = bad {
+            if let Some(bad) = packages.iter().find(|package| !is_package(package)) {
                 faults
                     .push(format!("environments.list.packages: `{}` of `{name}` is not a package", bad.escape_debug()));
             }
@@ -179,8 +175,14 @@ impl Site {
     }
 }
 
+/// Whether this is a package in pip's words, and nothing else: a line that begins otherwise is an option or a file, and
+/// so is what follows ` -`.
+pub(super) fn is_package(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && !text.contains(char::is_control) && !text.contains(" -")
+}
+
 /// Returns the packages as requirements, and with them what runs notebooks and TensorBoard.
-fn with_servers(packages: &[String]) -> String {
+pub(super) fn with_servers(packages: &[String]) -> String {
     let name = |package: &str| {
         let end = package.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '.'));
         package[..end.unwrap_or(package.len())].to_ascii_lowercase()
@@ -191,7 +193,7 @@ fn with_servers(packages: &[String]) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 32
         && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-'))

@@ -5,6 +5,7 @@
 //! environment is `apps`' business.
 
 mod accelerator;
+mod added;
 mod base;
 mod build;
 mod config;
@@ -29,6 +30,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
 pub use accelerator::{Accelerator, CudaVersion, JaxBuild};
+pub use added::{Error, NewEnvironment, SUGGESTIONS, Suggestion};
 pub use base::{Base, BaseRequirements, Framework, closed_to_others, find as find_python, on_search_path};
 pub use config::{BasePython, Build, Config, Contents, Site};
 pub use failure::{Cause, Failure, System};
@@ -60,7 +62,25 @@ pub struct Environment {
     /// What an administrator should know of it, such as a driver that is too old.
     pub note: Option<String>,
     #[serde(flatten)]
+    pub origin: Origin,
+    #[serde(flatten)]
     pub state: State,
+}
+
+/// Who says that there is this environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "origin", rename_all = "snake_case")]
+pub enum Origin {
+    /// The portal itself: the default environment.
+    Shipped,
+    /// The configuration file.
+    File,
+    /// An administrator, while the portal runs.
+    Added {
+        /// In pip's words, as they were entered.
+        packages: Vec<String>,
+        by: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -175,7 +195,8 @@ struct Inner {
     modules: Modules,
     config: Config,
     place: EnvironmentPaths,
-    recipes: Vec<Recipe>,
+    /// What is built. A recipe that is no longer here is built no further.
+    recipes: watch::Sender<Vec<Arc<Recipe>>>,
     clock: Clock,
     known: watch::Sender<Vec<Environment>>,
     again: Notify,
@@ -185,21 +206,23 @@ impl Environments {
     /// Nothing is looked at or built yet: see [`Environments::maintain`].
     pub fn new(config: Config, place: EnvironmentPaths, recipe: Recipe, clock: Clock) -> Self {
         let looking = State::Building { percent: 0, step: "checking".to_owned(), since: clock.now() };
-        let environment = |name: &str, title: &str| Environment {
+        let environment = |name: &str, title: &str, origin| Environment {
             name: name.to_owned(),
             title: title.to_owned(),
             python_version: None,
             frameworks: Vec::new(),
             note: None,
+            origin,
             state: looking.clone(),
         };
         let recipes = config.recipes(recipe);
         let default = recipes.first().filter(|first| first.name == DEFAULT);
         let default = default.filter(|_| config.list.iter().all(|site| site.name != DEFAULT));
-        let default = default.map(|recipe| environment(DEFAULT, &recipe.title));
-        let listed = config.list.iter().map(|site| environment(&site.name, site.title()));
+        let default = default.map(|recipe| environment(DEFAULT, &recipe.title, Origin::Shipped));
+        let listed = config.list.iter().map(|site| environment(&site.name, site.title(), Origin::File));
         let known = watch::Sender::new(default.into_iter().chain(listed).collect());
         let modules = Modules::new(&config.modules);
+        let recipes = watch::Sender::new(recipes.into_iter().map(Arc::new).collect());
         Self(Arc::new(Inner { modules, config, place, recipes, clock, known, again: Notify::new() }))
     }
 
@@ -229,8 +252,8 @@ impl Environments {
     }
 
     /// Returns how an environment is built; `None` for those that the site looks after.
-    fn recipe(&self, name: &str) -> Option<&Recipe> {
-        self.0.recipes.iter().find(|recipe| recipe.name == name)
+    fn recipe(&self, name: &str) -> Option<Arc<Recipe>> {
+        self.0.recipes.borrow().iter().find(|recipe| recipe.name == name).cloned()
     }
 
     /// The name of what a person installs over a ready environment: it stays the same when
@@ -298,7 +321,7 @@ impl Environments {
     /// processes: the second waits for the first.
     pub async fn ensure_default(&self) -> State {
         if let Some(recipe) = self.recipe(DEFAULT) {
-            _ = self.attempt(recipe).await;
+            _ = self.attempt(&recipe).await;
         }
         self.find(DEFAULT).map_or(State::Missing, |environment| environment.state)
     }
@@ -326,7 +349,8 @@ impl Environments {
     /// Builds what is missing, one environment after the other, and goes on past those that fail.
     pub async fn attempt_all(&self) -> Vec<(String, Failure)> {
         let mut failures = Vec::new();
-        for recipe in &self.0.recipes {
+        let recipes = self.0.recipes.borrow().clone();
+        for recipe in &recipes {
             if let Err(failure) = self.attempt(recipe).await {
                 failures.push((recipe.name.clone(), failure));
             }
@@ -334,8 +358,17 @@ impl Environments {
         failures
     }
 
-    /// One try to have an environment ready.
-    async fn attempt(&self, recipe: &Recipe) -> Result<(), Failure> {
+    /// One try to have an environment ready, until another recipe takes the place of this one.
+    async fn attempt(&self, recipe: &Arc<Recipe>) -> Result<(), Failure> {
+        let mut recipes = self.0.recipes.subscribe();
+        let withdrawn = recipes.wait_for(|all| !all.iter().any(|one| Arc::ptr_eq(one, recipe)));
+        tokio::select! {
+            outcome = self.build(recipe) => outcome,
+            _ = withdrawn => Ok(()),
+        }
+    }
+
+    async fn build(&self, recipe: &Recipe) -> Result<(), Failure> {
         let since = self.0.clock.now();
         let report = |percent: u8, step: String| {
             self.change(&recipe.name, |environment| {

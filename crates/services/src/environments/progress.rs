@@ -148,7 +148,7 @@ pub fn line(state: &State) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Origin, *};
     use lyceum_model::Timestamp;
 
     fn steps(requirements: &str, output: &str) -> Vec<(u8, String)> {
@@ -184,7 +184,15 @@ mod tests {
     async fn shows() {
         let state = |state| {
             let (name, title, frameworks) = (DEFAULT.to_owned(), String::new(), Vec::new());
-            vec![Environment { name, title, python_version: None, frameworks, note: None, state }]
+            vec![Environment {
+                name,
+                title,
+                python_version: None,
+                frameworks,
+                note: None,
+                origin: Origin::Shipped,
+                state,
+            }]
         };
         let building = |percent, step: &str| {
             state(State::Building { percent, step: step.to_owned(), since: Timestamp::default() })

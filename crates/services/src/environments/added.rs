@@ -1,0 +1,314 @@
+//! Environments that administrators add while the portal runs: a name and packages, which the portal builds and keeps.
+//! Their rows are in the database. Names of the configuration file cannot be added, and a row whose name was given to
+//! the file later rests. What becomes of a row is decided by the loop that builds, as for all others.
+
+use std::sync::Arc;
+
+use super::{
+    Build, DEFAULT, Environment, Environments, Origin, Recipe, State, build,
+    config::{is_name, is_package, with_servers},
+};
+use lyceum_db::{self as db, Db, audit::ChangedBy, audit::Entry, environments::EnvironmentRow};
+use lyceum_model::{FieldError, line};
+
+/// The longest title, in characters.
+const MAX_TITLE_LENGTH: usize = 80;
+/// The longest requirement of a package, in bytes.
+const MAX_PACKAGE_LENGTH: usize = 200;
+const MAX_PACKAGES: usize = 200;
+
+/// An environment to be added, or what one is changed to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewEnvironment {
+    pub name: String,
+    /// For people; empty: the name.
+    pub title: String,
+    /// In pip's words: `torch==2.9.*`.
+    pub packages: Vec<String>,
+}
+
+/// What is wrong with an environment of an administrator's.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("environment not found")]
+    NotFound,
+    #[error("invalid environment")]
+    Invalid(Vec<FieldError>),
+    /// The sentence says why.
+    #[error("{0}")]
+    Conflict(String),
+    #[error("failed to read the log of the environment {name}")]
+    Log { name: String, source: std::io::Error },
+    #[error("database error")]
+    Db(#[from] db::Error),
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// Packages that can be added by one press.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suggestion {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub packages: &'static [&'static str],
+}
+
+/// All suggestions. Where the package index has builds with CUDA, Linux gets them.
+pub const SUGGESTIONS: [Suggestion; 4] = [
+    Suggestion {
+        name: "pytorch",
+        title: "PyTorch",
+        packages: &["torch", "torchvision", "lightning", "matplotlib", "scikit-learn"],
+    },
+    Suggestion {
+        name: "tensorflow",
+        title: "TensorFlow and Keras",
+        packages: &["tensorflow[and-cuda]", "matplotlib", "scikit-learn"],
+    },
+    Suggestion {
+        name: "transformers",
+        title: "PyTorch with Hugging Face",
+        packages: &["torch", "transformers", "datasets", "accelerate", "peft", "evaluate"],
+    },
+    Suggestion {
+        name: "data-science",
+        title: "Tables and statistics",
+        packages: &["pandas", "polars", "scikit-learn", "xgboost", "statsmodels", "matplotlib", "seaborn"],
+    },
+];
+
+impl Environments {
+    /// Takes over what administrators added earlier. Rows whose name the configuration file has rest.
+    pub async fn load(&self, db: &Db) -> Result<()> {
+        for row in db.environments().await? {
+            if self.find(&row.name).is_some() {
+                tracing::warn!(
+                    name = row.name,
+                    "an environment that an administrator added is not used: the configuration file has one of this name"
+                );
+                continue;
+            }
+            let new = NewEnvironment { name: row.name, title: row.title, packages: row.packages };
+            self.put(&new, &row.added_by);
+        }
+        Ok(())
+    }
+
+    /// Adds an environment, which is built soon.
+    pub async fn add(&self, db: &Db, new: NewEnvironment, by: ChangedBy<'_>) -> Result<Environment> {
+        let new = checked(&new)?;
+        self.check_builds()?;
+        let taken = || {
+            let message = format!("There is already an environment `{}`.", new.name);
+            Error::Invalid(vec![FieldError::new("name", "taken", message)])
+        };
+        if new.name == DEFAULT || self.find(&new.name).is_some() {
+            return Err(taken());
+        }
+        let row = EnvironmentRow {
+            name: new.name.clone(),
+            title: new.title.clone(),
+            packages: new.packages.clone(),
+            added_by: by.actor.to_owned(),
+            added_at: by.at,
+        };
+        let detail = new.packages.join(" ");
+        match db.add_environment(&row, &noted(by, "environment.add", &new.name, &detail)).await {
+            Err(db::Error::Unique) => return Err(taken()),
+            added => added?,
+        }
+        Ok(self.put(&new, by.actor))
+    }
+
+    /// Changes the title and the packages. With other packages it is built anew; sessions that run keep the old ones.
+    pub async fn change_added(&self, db: &Db, new: NewEnvironment, by: ChangedBy<'_>) -> Result<Environment> {
+        let (before, packages, added_by) = self.added(&new.name)?;
+        let new = checked(&new)?;
+        if before.title == new.shown_title() && packages == new.packages {
+            return Ok(before);
+        }
+        self.check_builds()?;
+        let detail = new.packages.join(" ");
+        let entry = noted(by, "environment.change", &new.name, &detail);
+        if !db.change_environment(&new.name, &new.title, &new.packages, &entry).await? {
+            return Err(Error::NotFound);
+        }
+        if packages == new.packages {
+            self.change(&new.name, |environment| new.shown_title().clone_into(&mut environment.title));
+            return self.find(&new.name).ok_or(Error::NotFound);
+        }
+        Ok(self.put(&new, &added_by))
+    }
+
+    /// Removes an environment and what was built of it.
+    ///
+    /// # Errors
+    ///
+    /// Sessions or jobs that have not ended use it; or it is not an administrator's.
+    pub async fn remove(&self, db: &Db, name: &str, by: ChangedBy<'_>) -> Result<()> {
+        self.added(name)?;
+        if !db.remove_environment(name, &noted(by, "environment.remove", name, "")).await? {
+            return Err(Error::Conflict(format!(
+                "sessions or jobs that have not ended use the environment `{name}`; wait for their end, or stop them"
+            )));
+        }
+        // First nobody can ask for it, then its build ends, then its files go.
+        self.0.known.send_modify(|all| all.retain(|one| one.name != name));
+        self.0.recipes.send_modify(|all| all.retain(|one| one.name != name));
+        if let Err(error) = build::remove(&self.0.place, name).await {
+            tracing::warn!(
+                name,
+                error = &error as &dyn std::error::Error,
+                "failed to remove the files of an environment"
+            );
+        }
+        Ok(())
+    }
+
+    /// Begins a new try for all environments that could not be built.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name, or its state is another.
+    pub fn retry_failed(&self, name: &str) -> Result<()> {
+        let found = self.find(name).ok_or(Error::NotFound)?;
+        if !matches!(found.state, State::Failed { .. }) {
+            return Err(Error::Conflict(format!(
+                "the environment `{name}` has not failed, so there is nothing to repeat"
+            )));
+        }
+        self.retry();
+        Ok(())
+    }
+
+    /// Returns the last part of the log of an environment that the portal builds, at most `limit` bytes; it is empty
+    /// before the first build.
+    pub async fn build_log(&self, name: &str, limit: u64) -> Result<String> {
+        let recipe = self.recipe(name).ok_or(Error::NotFound)?;
+        match build::log_of(&self.0.place, &recipe, limit).await {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(|source| Error::Log { name: name.to_owned(), source }),
+        }
+    }
+
+    /// An environment that administrators added, with its packages and who added it.
+    fn added(&self, name: &str) -> Result<(Environment, Vec<String>, String)> {
+        let found = self.find(name).ok_or(Error::NotFound)?;
+        match found.origin.clone() {
+            Origin::Added { packages, by } => Ok((found, packages, by)),
+            Origin::File => {
+                Err(Error::Conflict(format!("the environment `{name}` is in the configuration file; change it there")))
+            }
+            Origin::Shipped => Err(Error::Conflict(format!(
+                "the environment `{name}` belongs to the portal; to replace it, list one of this name in the \
+                 configuration file"
+            ))),
+        }
+    }
+
+    fn check_builds(&self) -> Result<()> {
+        if self.0.config.build == Build::Auto {
+            return Ok(());
+        }
+        Err(Error::Conflict(
+            "the portal builds no environments, because the configuration has `environments.build = \"never\"`"
+                .to_owned(),
+        ))
+    }
+
+    /// Has an environment built, in place of an earlier one of its name.
+    fn put(&self, new: &NewEnvironment, by: &str) -> Environment {
+        let title = new.shown_title();
+        let recipe = Arc::new(Recipe::listed(&new.name, title, with_servers(&new.packages).into()));
+        let environment = Environment {
+            name: new.name.clone(),
+            title: title.to_owned(),
+            python_version: None,
+            frameworks: Vec::new(),
+            note: None,
+            origin: Origin::Added { packages: new.packages.clone(), by: by.to_owned() },
+            state: State::Building { percent: 0, step: "waiting for its turn".to_owned(), since: self.0.clock.now() },
+        };
+        // Before the recipe, so that its build finds what to report to.
+        self.0.known.send_modify(|all| match all.iter_mut().find(|one| one.name == new.name) {
+            Some(one) => one.clone_from(&environment),
+            None => all.push(environment.clone()),
+        });
+        self.0.recipes.send_modify(|all| match all.iter_mut().find(|one| one.name == new.name) {
+            Some(one) => *one = recipe,
+            None => all.push(recipe),
+        });
+        self.retry();
+        environment
+    }
+}
+
+impl NewEnvironment {
+    fn shown_title(&self) -> &str {
+        if self.title.is_empty() { &self.name } else { &self.title }
+    }
+}
+
+/// What was entered, without space around it, or every fault.
+fn checked(new: &NewEnvironment) -> Result<NewEnvironment> {
+    let mut faults = Vec::new();
+    let mut fault = |field: &str, code: &str, message: String| faults.push(FieldError::new(field, code, message));
+    let name = new.name.trim().to_owned();
+    if !is_name(&name) {
+        let message = "Enter 1 to 32 characters of a-z, 0-9, `_`, `.` and `-`, starting with a letter or digit.";
+        fault("name", "invalid_name", message.to_owned());
+    }
+    let packages: Vec<String> = new.packages.iter().map(|one| one.trim().to_owned()).collect();
+    if packages.is_empty() || MAX_PACKAGES < packages.len() {
+        fault("packages", "out_of_range", format!("List 1 to {MAX_PACKAGES} packages."));
+    }
+    if let Some(bad) = packages.iter().find(|one| !is_package(one) || MAX_PACKAGE_LENGTH < one.len()) {
+        let shown: String = bad.chars().take(40).collect();
+        let message =
+            format!("`{}` is not a package, as pip names it: `torch` or `torch==2.9.*`.", shown.escape_debug());
+        fault("packages", "invalid_value", message);
+    }
+    let title = line::parse("title", &new.title, MAX_TITLE_LENGTH).unwrap_or_else(|wrong| {
+        faults.push(wrong);
+        String::new()
+    });
+    if faults.is_empty() { Ok(NewEnvironment { name, title, packages }) } else { Err(Error::Invalid(faults)) }
+}
+
+fn noted<'a>(by: ChangedBy<'a>, action: &'a str, subject: &'a str, detail: &'a str) -> Entry<'a> {
+    Entry { at: by.at, actor: by.actor, action, subject, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_titles_and_packages_are_checked_together() {
+        let new = |name: &str, title: &str, packages: &[&str]| NewEnvironment {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            packages: packages.iter().map(|&one| one.to_owned()).collect(),
+        };
+        let good = checked(&new(" torch-2.9 ", " PyTorch ", &[" torch==2.9.* ", "torchvision"])).unwrap();
+        assert_eq!(good, new("torch-2.9", "PyTorch", &["torch==2.9.*", "torchvision"]));
+        for (bad, fields) in [
+            (new("", "", &["torch"]), "name"),
+            (new("../x", "a\nb", &[]), "name packages title"),
+            (new("a", "", &["--index-url http://x"]), "packages"),
+            (new("a", "", &["torch\n--index-url http://x"]), "packages"),
+            (new("a", "", &["torch --index-url http://x"]), "packages"),
+            (new("a", "", &["-r /etc/passwd"]), "packages"),
+            (new("a", "", &[""]), "packages"),
+            (new("a", "", &[&"x".repeat(201)]), "packages"),
+            (new("a", "", &["x"; 201]), "packages"),
+        ] {
+            let Err(Error::Invalid(faults)) = checked(&bad) else { panic!("{bad:?}") };
+            assert_eq!(faults.iter().map(|one| one.field.as_str()).collect::<Vec<_>>().join(" "), fields, "{bad:?}");
+        }
+        for suggestion in SUGGESTIONS {
+            let fits = checked(&new(suggestion.name, suggestion.title, suggestion.packages));
+            assert!(fits.is_ok(), "{suggestion:?}");
+        }
+    }
+}
