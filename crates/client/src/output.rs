@@ -124,8 +124,10 @@ impl<'a> Converter<'a> {
         if text.ends_with('\n') { Ok(()) } else { self.out.write_all(b"\n") }
     }
 
+    /// A sweep has its tasks as `items`: what has an id of its own is not a list.
     fn names(&mut self, value: &Value) -> io::Result<()> {
-        for item in items(value) {
+        let named = if value["id"].is_string() { vec![value.clone()] } else { items(value) };
+        for item in named {
             let name = ["id", "name", "user", "uuid", "tag"].iter().find_map(|key| item[*key].as_str());
             if let Some(name) = name {
                 writeln!(self.out, "{}", super::table::harmless(name))?;
@@ -276,6 +278,11 @@ mod tests {
         assert_eq!(csv, "end,id,name,size.gpus,tags,extra\n,a1,\"x, y\",2,\"[\"\"p\"\"]\",\n,b2,'=1+1,0,,true\n");
         assert_eq!(converted(Format::Name, &list), "a1\nb2\n");
         assert_eq!(converted(Format::Json, &list), list);
+    }
+
+    #[test]
+    fn a_sweep_is_named_by_its_id_and_not_by_its_tasks() {
+        assert_eq!(converted(Format::Name, "{\"id\":\"a1\",\"items\":[{\"index\":0,\"job\":\"b2\"}]}\n"), "a1\n");
     }
 
     #[test]
