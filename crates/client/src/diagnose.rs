@@ -82,7 +82,7 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
     let begin = Instant::now();
     while test["state"] == "running" {
         if asked.timeout.is_some_and(|seconds| begin.elapsed() >= Duration::from_secs(seconds.unsigned_abs())) {
-            return Err(Error::TimedOut("gave up waiting; the test goes on".to_owned()));
+            return Err(Error::TimedOut("stopped waiting; the test continues".to_owned()));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
         match api.get(&format!("/diagnostics/{id}"), &[]).await {

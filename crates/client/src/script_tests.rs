@@ -89,7 +89,9 @@ async fn waiting_has_a_limit_and_starts_nothing_again() {
     let portal = Portal::start(|_| (200, job("running", None, None)));
     let (status, printed) = lyceum(&at(&portal), &["job", "wait", ONE, "--timeout", "1s"], "").await;
     assert_eq!(status, 124, "{printed}");
-    assert!(printed.contains("it goes on") && portal.requests().iter().all(|request| request.starts_with("GET")));
+    assert!(
+        printed.contains("started continues") && portal.requests().iter().all(|request| request.starts_with("GET"))
+    );
 
     let asked = Mutex::new(0);
     let portal = Portal::start(move |_| {

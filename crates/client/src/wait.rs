@@ -149,7 +149,7 @@ async fn print_log(api: &Api, id: &str, limit: Limit, out: &mut (dyn Write + Sen
 }
 
 fn late(seconds: i64) -> Error {
-    Error::TimedOut(format!("gave up after {}; it goes on", human_duration(seconds)))
+    Error::TimedOut(format!("stopped waiting after {}; what was started continues", human_duration(seconds)))
 }
 
 /// The status of a shell for how a program ended; 1 where no program did.
