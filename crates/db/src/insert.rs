@@ -153,6 +153,7 @@ async fn insert_job(
         .bind(place.map(|(_, index)| index))
         .bind(Json::write(&task.tags))
         .bind(task.is_helper)
+        .bind(&task.notes)
         .execute()
         .await?;
     for tag in &task.tags {

@@ -108,10 +108,11 @@ pub(super) struct Row {
 }
 
 /// `$1` id, `$2` owner, `$3` and `$4` name, `$5` task, `$6` the first attempt, `$7` now, `$8` how
-/// often it is tried again, `$9` and `$10` the sweep and its place there, `$11` its tags, `$12` whether it is a helper job.
+/// often it is tried again, `$9` and `$10` the sweep and its place there, `$11` its tags, `$12` whether it is a helper job,
+/// `$13` its notes.
 pub(super) const ADD_JOB: &str = "INSERT INTO jobs (id, owner, name, folded_name, task, session_id, attempt, notes,
          tags, starred, visibility, created_at, retries_left, sweep_id, sweep_index, helper)
-     VALUES ($1, $2, $3, $4, $5, $6, 1, '', $11, FALSE, 'private', $7, $8, $9, $10, $12)";
+     VALUES ($1, $2, $3, $4, $5, $6, 1, $13, $11, FALSE, 'private', $7, $8, $9, $10, $12)";
 
 /// `$1` tag, `$2` owner, `$3` job.
 pub(super) const ADD_TAG: &str = "INSERT INTO job_tags (tag, owner, job_id) VALUES ($1, $2, $3)";

@@ -53,6 +53,9 @@ pub struct Task {
     /// The tags that it was submitted with. The job's own tags can be changed later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The notes that it was submitted with. The job's own notes can be changed later.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub notes: String,
     /// The portal submitted it for its owner, as a step of something else. Copied into the job's row.
     #[serde(skip)]
     pub is_helper: bool,

@@ -441,6 +441,7 @@ mod tests {
             requeue: false,
             array: None,
             tags: Vec::new(),
+            notes: String::new(),
             is_helper: false,
         };
         let spec = super::super::session::example(super::super::SessionState::Queued).spec;

@@ -329,6 +329,7 @@ pub fn task(work: JobProgram) -> Task {
         requeue: false,
         array: None,
         tags: Vec::new(),
+        notes: String::new(),
         is_helper: false,
     }
 }

@@ -450,6 +450,7 @@ pub(super) mod tests {
             requeue: false,
             array: None,
             tags: Vec::new(),
+            notes: String::new(),
             is_helper: false,
         };
         let batch = Batch { attempt: Attempt { job: lyceum_model::JobId::new(), number: 2 }, task: &task };

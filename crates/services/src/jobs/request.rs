@@ -89,6 +89,9 @@ pub struct JobRequest {
     /// At most 20 tags, each of at most 32 letters, digits, spaces and `- _ . : / +`. All jobs of an array get them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
+    /// Notes in Markdown. All jobs of an array get them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
     /// Whether the portal submits it for its owner, as a step of something else. The portal's own.
     #[serde(skip)]
     pub is_helper: bool,
@@ -186,6 +189,8 @@ impl JobRequest {
             after: None,
             array: None,
             tags: Some(job.tags.clone()).filter(|tags| !tags.is_empty()),
+            // Those are about the original.
+            notes: None,
             is_helper: false,
             log_directory: spec.log_directory.clone().filter(|folder| !job.is_usual_log_directory(folder)),
         }
@@ -226,6 +231,7 @@ impl JobRequest {
             after: other.after.or(self.after),
             array: other.array.or(self.array),
             tags: other.tags.or(self.tags),
+            notes: other.notes.or(self.notes),
             is_helper: other.is_helper,
         }
     }
@@ -287,6 +293,7 @@ impl JobRequest {
         }
         let after = check_after(self.after.unwrap_or_default(), &mut fault);
         let tags = check_tags(self.tags.unwrap_or_default(), &mut fault);
+        let notes = check_notes(&self.notes.unwrap_or_default(), &mut fault);
         // One that is wrong is told together with the rest.
         let named = self.name.filter(|name| !name.trim().is_empty());
         if let Some(Err(problem)) = named.as_deref().map(parse_name) {
@@ -323,6 +330,7 @@ impl JobRequest {
             requeue: has_requeue,
             array: None,
             tags,
+            notes,
             is_helper,
         };
         Ok((task, like))
@@ -334,14 +342,7 @@ impl Changes {
         let mut faults = Vec::new();
         let name = self.name.and_then(|name| parse_name(&name).map_err(|fault| faults.push(fault)).ok());
         let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
-        let notes = self.notes.map(|notes| unix_lines(&notes));
-        if let Some(notes) = &notes {
-            if notes.len() > MAX_NOTES_LENGTH {
-                fault("notes", "too_long", "must have at most 64 KiB");
-            } else if notes.contains(is_unprintable) {
-                fault("notes", "characters", "must not contain control characters");
-            }
-        }
+        let notes = self.notes.map(|notes| check_notes(&notes, &mut fault));
         let tags = self.tags.map(|tags| check_tags(tags, &mut fault));
         if !faults.is_empty() {
             return Err(faults);
@@ -422,6 +423,16 @@ fn check_after(after: Vec<Prerequisite>, fault: Fault<'_>) -> Vec<Prerequisite> 
         fault("after", "too_many", "must list at most 100 jobs");
     }
     kept
+}
+
+fn check_notes(notes: &str, fault: Fault<'_>) -> String {
+    let notes = unix_lines(notes);
+    if notes.len() > MAX_NOTES_LENGTH {
+        fault("notes", "too_long", "must have at most 64 KiB");
+    } else if notes.contains(is_unprintable) {
+        fault("notes", "characters", "must not contain control characters");
+    }
+    notes
 }
 
 fn check_tags(tags: Vec<String>, fault: Fault<'_>) -> Vec<String> {
@@ -571,6 +582,9 @@ mod tests {
         let change = changes(&[" vision ", "a/b:1", "vision"], "a\r\nb").check().unwrap();
         assert_eq!(change.tags.unwrap(), ["vision", "a/b:1"]);
         assert_eq!(change.notes.unwrap(), "a\nb");
+        let request = |notes: &str| JobRequest { notes: Some(notes.to_owned()), ..script("echo a") };
+        assert_eq!(request("a\r\nb").check(None).unwrap().0.notes, "a\nb");
+        assert_eq!(faults(request("\0"))[0].0, "notes");
         for (tags, notes) in
             [(&["<b>"][..], ""), (&["\""], ""), (&[""], ""), (&[], "\0"), (&[], &*"x".repeat(65 * 1024))]
         {
