@@ -58,6 +58,9 @@ pub struct UploadRequest {
     /// SHA-256 of the file (64 hexadecimal digits). It is checked before the file gets its name.
     #[serde(default)]
     sha256: Option<String>,
+    /// Make the file executable for those who may read it.
+    #[serde(default)]
+    executable: bool,
 }
 
 /// Starts an upload. The file appears under its name only when it is complete.
@@ -78,8 +81,8 @@ pub async fn begin(
     IdempotencyKey(key): IdempotencyKey,
     Json(request): Json<UploadRequest>,
 ) -> Result<Created<UploadView>> {
-    let UploadRequest { path, size_bytes, replace, sha256 } = request;
-    let new = NewUpload { path: path.as_str().into(), size_bytes, replace, sha256, key };
+    let UploadRequest { path, size_bytes, replace, sha256, executable } = request;
+    let new = NewUpload { path: path.as_str().into(), size_bytes, replace, sha256, executable, key };
     let begun = UploadView::from(portal.files.begin_upload(&user.user, new).await?);
     Ok(Created(format!("/api/v1/files/uploads/{}", begun.id), begun))
 }

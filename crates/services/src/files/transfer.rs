@@ -47,6 +47,7 @@ pub struct NewUpload {
     pub size_bytes: u64,
     pub replace: bool,
     pub sha256: Option<String>,
+    pub executable: bool,
     /// The same key with the same upload is the same upload.
     pub key: Option<String>,
 }
@@ -160,8 +161,8 @@ impl Files {
             }
         };
         let folder = FileLocation { root: rooted.place.root, path: folder };
-        let NewUpload { size_bytes, replace, sha256, .. } = new;
-        let upload = UploadId(Upload { folder, name, nonce, size_bytes, replace, sha256 });
+        let NewUpload { size_bytes, replace, sha256, executable, .. } = new;
+        let upload = UploadId(Upload { folder, name, nonce, size_bytes, replace, sha256, executable });
         let offset = self.offset_of(&pool, &rooted, &FilesRequest::Begin { upload: upload.0.clone() }).await?;
         Ok(uploaded(&upload, &rooted, offset))
     }
@@ -281,6 +282,7 @@ mod tests {
             size_bytes: 7,
             replace: false,
             sha256: None,
+            executable: false,
         }
     }
 

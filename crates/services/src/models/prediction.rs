@@ -197,8 +197,14 @@ impl Models {
         }
         // Another name each time: nothing of theirs is replaced.
         let path = folder.join(format!("{}-{name}", &uuid::Uuid::new_v4().simple().to_string()[..8]));
-        let upload =
-            NewUpload { path: RawPath::from(path.as_path()), size_bytes, replace: false, sha256: None, key: None };
+        let upload = NewUpload {
+            path: RawPath::from(path.as_path()),
+            size_bytes,
+            replace: false,
+            sha256: None,
+            executable: false,
+            key: None,
+        };
         let begun = self.files.begin_upload(user, upload).await?;
         let id = begun.id.parse().map_err(|_err| Files::BrokenOff)?;
         let written = self.files.write(user, &id, 0, content).await;

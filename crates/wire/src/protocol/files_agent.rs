@@ -50,6 +50,14 @@ pub struct Upload {
     pub replace: bool,
     /// What the whole must hash to, in hexadecimal digits.
     pub sha256: Option<String>,
+    /// Whether those who may read the file may also execute it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub executable: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -122,7 +122,7 @@ pub fn finish(talk: &mut PortalChannel, root: &OwnedFd, upload: &Upload) -> Resu
         Some(mode) => mode,
         None => (Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH) & !umask(),
     };
-    fchmod(&partial_file, mode)?;
+    fchmod(&partial_file, if upload.executable { with_execution(mode) } else { mode })?;
     talk.beat()?;
     fsync(&partial_file)?;
     put(&folder, &partial, upload)?;
@@ -187,6 +187,11 @@ fn check_target(folder: &OwnedFd, upload: &Upload) -> Result<Option<Mode>> {
         }
         Ok(_) => Err(Fault::Exists.into()),
     }
+}
+
+/// Those who may read may also execute.
+fn with_execution(mode: Mode) -> Mode {
+    mode | Mode::from_raw_mode((mode & (Mode::RUSR | Mode::RGRP | Mode::ROTH)).as_raw_mode() >> 2)
 }
 
 fn put(folder: &OwnedFd, partial: &RawPath, upload: &Upload) -> Result<()> {
