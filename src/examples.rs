@@ -85,6 +85,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "job submit --gpus 1 --time-limit 12h --name resnet -- python train.py --epochs 90",
             "job submit --script train.sh --tag paper --wait --timeout 2h",
             "job submit --preset nightly --env SEED=8",
+            "job submit --gpus 1 --code . -- python train.py",
+            "job submit --code . --git-revision v1.2 --code-to scratch/jobs -- ./train.sh",
         ],
     ),
     ("job list", &["job list --state ended --tag paper", "job list --columns name,state,exit_code -o csv"]),

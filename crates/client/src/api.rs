@@ -110,6 +110,9 @@ pub enum Error {
     /// One of the files is not copied, for this reason.
     #[error("{0}")]
     NotCopied(String),
+    /// The code of a job could not be copied.
+    #[error("nothing was submitted: {what}: {error}")]
+    NotSubmitted { what: String, error: Box<Error> },
     #[error("there is no context `{0}`; `lyceum context list` lists them")]
     NoContext(String),
     #[error("cannot write the result: {0}")]
@@ -137,6 +140,7 @@ impl Error {
             Self::Unreachable { .. } => UNREACHABLE,
             Self::TimedOut(_) => TIMED_OUT,
             Self::Program { code, .. } => *code,
+            Self::NotSubmitted { error, .. } => error.exit_code(),
             Self::Strange(_)
             | Self::Several { .. }
             | Self::Ended(_)
@@ -338,6 +342,11 @@ impl Api {
 
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
         self.json(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// Sends a request that creates one thing only, however often it is repeated with this key.
+    pub async fn post_once(&self, path: &str, key: &str, body: &Value) -> Result<Value> {
+        self.json(self.request(Method::POST, path).header("idempotency-key", key).json(body)).await
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Result<()> {

@@ -129,6 +129,8 @@ pub struct Submit {
     /// The working directory; by default your home directory
     #[arg(long)]
     pub working_directory: Option<String>,
+    #[command(flatten)]
+    pub code: files::code::CodeArguments,
     /// The directory for event files and checkpoints
     #[arg(long)]
     pub log_directory: Option<String>,
@@ -159,6 +161,9 @@ pub struct Submit {
     /// A tag; can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
+    /// Notes, in Markdown
+    #[arg(long)]
+    pub notes: Option<String>,
     /// Wait until it ends, and exit with its exit code
     #[arg(long)]
     pub wait: bool,
@@ -223,7 +228,7 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
                 return Err(Error::Usage("nothing to run: use `-- COMMAND` or `--script FILE`".to_owned()));
             }
             let asked = request(api, &submit).await?;
-            let mut job = api.post("/jobs", &asked).await?;
+            let mut job = files::code::submit(api, "/jobs", asked, &submit).await?;
             if submit.wait {
                 job = wait::shown(wait::job(api, job, submit.limit).await, json, out)?;
             }
@@ -318,6 +323,7 @@ pub(super) fn body(submit: &Submit) -> Result<Value> {
     put("retries", submit.retries.map(Value::from));
     put("retry_wait_seconds", submit.retry_wait.map(Value::from));
     put("tags", (!submit.tags.is_empty()).then(|| json!(submit.tags)));
+    put("notes", submit.notes.clone().map(Value::from));
     put("variables", (!variables.is_empty()).then_some(Value::Object(variables)));
     Ok(Value::Object(body))
 }

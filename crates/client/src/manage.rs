@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     api::{Api, Error, JOBS, Result},
+    files,
     jobs::{Submit, request, show},
     line, table, wait,
 };
@@ -99,7 +100,7 @@ pub(super) async fn copy(api: &Api, id: &str, with: &Submit, json: bool, out: Ou
     let id = api.id(JOBS, id).await?;
     let original = api.get(&format!("/jobs/{id}"), &[]).await?;
     let asked = request(api, with).await?;
-    let mut made = api.post(&format!("/jobs/{id}/clone"), &asked).await?;
+    let mut made = files::code::submit(api, &format!("/jobs/{id}/clone"), asked, with).await?;
     let whole = api.get(&format!("/jobs/{}", made["id"].as_str().unwrap_or_default()), &[]).await?;
     if !json {
         for said in differences(&original, &whole) {

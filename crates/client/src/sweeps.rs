@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     api::{Api, Error, Result, SWEEPS},
+    files,
     jobs::{Submit, body},
     line,
     output::{Columns, Output},
@@ -152,11 +153,12 @@ pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Wri
         SweepCommand::Submit(submit) => {
             let asked = request(&submit)?;
             if submit.dry_run {
+                files::code::rehearse(&submit.job.code)?;
                 let preview = api.post("/sweeps/preview", &asked).await?;
                 let text = if json { preview.to_string() } else { preview_line(&preview) };
                 return line(out, &text);
             }
-            let mut sweep = api.post("/sweeps", &asked).await?;
+            let mut sweep = files::code::submit(api, "/sweeps", asked, &submit.job).await?;
             if submit.job.wait {
                 sweep = wait::shown(wait::sweep(api, sweep, submit.job.limit).await, json, out)?;
             }

@@ -25,13 +25,13 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
     (&["std", "env"], &["config", "main"], "only config reads the environment (main: the binary's own path)"),
     (
         &["std", "process", "Command"],
-        &["helper", "agent", "environments", "check", "images", "start"],
-        "processes are started by helper, agent, environments, check, images and start",
+        &["helper", "agent", "environments", "check", "images", "start", "client"],
+        "processes are started by helper, agent, environments, check, images, start and client (git)",
     ),
     (
         &["tokio", "process"],
-        &["helper", "agent", "environments", "check", "images", "start"],
-        "processes are started by helper, agent, environments, check, images and start",
+        &["helper", "agent", "environments", "check", "images", "start", "client"],
+        "processes are started by helper, agent, environments, check, images, start and client (git)",
     ),
     (&["anyhow"], &["main", "app", "start", "admin", "check"], "modules have errors of their own"),
 ];

@@ -1,6 +1,7 @@
 //! People's files through the whole portal: a real helper, real accounts, files agents that
 //! run as them. A [`World`] is a house with one person in it whose home the tests fill.
 
+mod code;
 mod command;
 mod corpus;
 mod folders;

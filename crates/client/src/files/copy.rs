@@ -111,7 +111,29 @@ pub async fn all<W>(
     if failed == 0 { Ok(()) } else { Err(Error::Several { failed, of }) }
 }
 
-fn human(bytes: u64) -> String {
+/// Copies each, or stops at the first that fails and names it.
+pub async fn whole<W>(
+    steps: Vec<Step<W>>,
+    mut act: impl AsyncFnMut(&W, &mut Progress) -> Result<Option<Copied>>,
+) -> Result<(), (String, Error)> {
+    let mut progress = Progress::new(steps.iter().map(|step| step.bytes).sum());
+    for step in steps {
+        progress.name.clone_from(&step.name);
+        let done = match step.work {
+            Ok(work) => act(&work, &mut progress).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            progress.clear();
+            return Err((step.name, error));
+        }
+        progress.pass(step.bytes);
+    }
+    progress.clear();
+    Ok(())
+}
+
+pub fn human(bytes: u64) -> String {
     human_size(i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
@@ -134,7 +156,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    fn new(total: u64) -> Self {
+    pub fn new(total: u64) -> Self {
         let (begin, is_shown) = (Instant::now(), std::io::stderr().is_terminal());
         Self { name: String::new(), total, before: 0, current: 0, begin, drawn: None, is_shown }
     }

@@ -31,6 +31,8 @@ pub struct Entry {
     pub name: OsString,
     pub kind: FileType,
     pub bytes: u64,
+    /// Whether its owner may execute it.
+    pub executable: bool,
 }
 
 /// A folder with everything in it.
@@ -78,7 +80,7 @@ impl Folder {
             }
             let Ok(facts) = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let (kind, bytes) = (FileType::from_raw_mode(facts.st_mode), u64::try_from(facts.st_size).unwrap_or(0));
-            entries.push(Entry { name: name.to_owned(), kind, bytes });
+            entries.push(Entry { name: name.to_owned(), kind, bytes, executable: is_executable(facts.st_mode) });
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)
@@ -87,6 +89,11 @@ impl Folder {
     pub fn file(&self, path: PathBuf) -> Source {
         Source { folder: Some(Arc::clone(&self.0)), path }
     }
+}
+
+/// Returns whether the owner of a file may execute it.
+pub fn is_executable(mode: u32) -> bool {
+    mode & 0o100 != 0
 }
 
 /// Opens what is below a folder, through folders alone.

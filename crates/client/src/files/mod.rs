@@ -3,6 +3,7 @@
 //! copied and copy one file whole, `copy` goes through all of them and goes on past one that fails.
 
 pub(super) mod artifacts;
+pub(super) mod code;
 mod copy;
 mod download;
 mod local;

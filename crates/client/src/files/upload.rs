@@ -5,6 +5,7 @@
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -20,7 +21,7 @@ use super::{
     Result,
     copy::{Copied, Progress, Retries, Step, note, skip},
     download, is_folder_without_recursive,
-    local::{self, Folder, Source},
+    local::{self, Entry, Folder, Source},
 };
 use crate::{
     api::{Api, Error},
@@ -33,7 +34,20 @@ const PIECE_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub enum Work {
     Folder(String),
-    File { source: Source, path: PathBuf, target: String },
+    File { source: Source, path: PathBuf, target: String, executable: bool },
+}
+
+impl Work {
+    /// Returns the same with its target, which begins with `/`, below a folder.
+    #[must_use]
+    pub fn within(self, folder: &str) -> Self {
+        match self {
+            Self::Folder(target) => Self::Folder(format!("{folder}{target}")),
+            Self::File { source, path, target, executable } => {
+                Self::File { source, path, target: format!("{folder}{target}"), executable }
+            }
+        }
+    }
 }
 
 /// Returns the path of the folder that copies go into, or nothing where the target is the copy's own path.
@@ -61,28 +75,43 @@ pub fn plan(source: &Path, target: String, recursive: bool, steps: &mut Vec<Step
     let facts = std::fs::metadata(source).map_err(failed)?;
     let name = source.display().to_string();
     if !facts.is_dir() {
-        let work = Work::File { source: Source::typed(source), path: source.to_owned(), target };
+        let executable = local::is_executable(facts.permissions().mode());
+        let work = Work::File { source: Source::typed(source), path: source.to_owned(), target, executable };
         steps.push(Step { name, bytes: facts.len(), work: Ok(work) });
         return Ok(());
     }
     if !recursive {
         return Err(is_folder_without_recursive());
     }
-    let folder = Folder::open(source).map_err(failed)?;
+    plan_folder(source, source, target, &mut |_, _| true, steps)
+}
+
+/// Adds a folder with everything in it that `admits` accepts by its path in the folder. Messages call it `shown`.
+pub fn plan_folder(
+    source: &Path,
+    shown: &Path,
+    target: String,
+    admits: &mut dyn FnMut(&Path, &Entry) -> bool,
+    steps: &mut Vec<Step<Work>>,
+) -> Result<()> {
+    let folder = Folder::open(source).map_err(|error| Error::local("read", shown, error))?;
     let mut open = vec![(PathBuf::new(), target)];
     while let Some((path, target)) = open.pop() {
-        let name = |path: &Path| source.join(path).display().to_string();
-        let here = if path.as_os_str().is_empty() { source.display().to_string() } else { name(&path) };
+        let name = |path: &Path| shown.join(path).display().to_string();
+        let here = if path.as_os_str().is_empty() { shown.display().to_string() } else { name(&path) };
         steps.push(Step { name: here.clone(), bytes: 0, work: Ok(Work::Folder(target.clone())) });
         let entries = match folder.list(&path) {
             Ok(entries) => entries,
             Err(error) => {
-                note(Err(Error::local("read", &source.join(&path), error)), &here, steps)?;
+                note(Err(Error::local("read", &shown.join(&path), error)), &here, steps)?;
                 continue;
             }
         };
         for entry in entries {
             let below_source = path.join(&entry.name);
+            if !admits(&below_source, &entry) {
+                continue;
+            }
             let target = match local::text(&entry.name) {
                 Ok(name) => below(&target, &name),
                 Err(error) => {
@@ -93,9 +122,9 @@ pub fn plan(source: &Path, target: String, recursive: bool, steps: &mut Vec<Step
             match entry.kind {
                 FileType::Directory => open.push((below_source, target)),
                 FileType::RegularFile => {
-                    let path = source.join(&below_source);
-                    let name = name(&below_source);
-                    let work = Work::File { source: folder.file(below_source), path, target };
+                    let (path, name) = (shown.join(&below_source), name(&below_source));
+                    let executable = entry.executable;
+                    let work = Work::File { source: folder.file(below_source), path, target, executable };
                     steps.push(Step { name, bytes: entry.bytes, work: Ok(work) });
                 }
                 FileType::Symlink => skip(&name(&below_source), "it is a link"),
@@ -109,18 +138,18 @@ pub fn plan(source: &Path, target: String, recursive: bool, steps: &mut Vec<Step
 pub async fn copy(api: &Api, work: &Work, progress: &mut Progress) -> Result<Option<Copied>> {
     match work {
         Work::Folder(target) => make_folder(api, target).await.map(|()| None),
-        Work::File { source, path, target } => {
+        Work::File { source, path, target, executable } => {
             let failed = |error| Error::local("read", path, error);
             let mut file = source.open().map_err(failed)?;
             let (bytes, sha256) = digest(&mut file).map_err(failed)?;
-            let upload = Upload { path, bytes, sha256, target };
+            let upload = Upload { path, bytes, sha256, target, executable: *executable };
             upload.send(api, &mut file, progress).await?;
             Ok(Some(Copied { target: target.clone(), bytes }))
         }
     }
 }
 
-async fn make_folder(api: &Api, target: &str) -> Result<()> {
+pub async fn make_folder(api: &Api, target: &str) -> Result<()> {
     match api.post("/files/folders", &json!({ "path": target })).await {
         Err(Error::Problem(problem)) if problem.status == 409 => match download::find(api, target).await {
             Ok(found) if found["kind"] == "folder" => Ok(()),
@@ -149,6 +178,7 @@ struct Upload<'a> {
     bytes: u64,
     sha256: String,
     target: &'a str,
+    executable: bool,
 }
 
 impl Upload<'_> {
@@ -189,7 +219,10 @@ impl Upload<'_> {
     async fn begin(&self, api: &Api) -> Result<Value> {
         let Self { bytes, sha256, target, .. } = self;
         let key = hex::encode(Sha256::digest(format!("{sha256} {bytes} {target}")));
-        let asked = json!({ "path": target, "size_bytes": bytes, "replace": true, "sha256": sha256 });
+        let mut asked = json!({ "path": target, "size_bytes": bytes, "replace": true, "sha256": sha256 });
+        if self.executable {
+            asked["executable"] = Value::Bool(true);
+        }
         let headers = [("idempotency-key", key.as_str())];
         let asked = Some(asked.to_string().into());
         let deadline = Some(Instant::now() + PIECE_TIMEOUT);
