@@ -64,13 +64,15 @@ impl Repository {
             return Ok(None);
         }
         let found = Self(whole);
-        match found.command(&["rev-parse", "--is-inside-work-tree"]).output() {
+        match found.command(&["rev-parse", "--is-inside-work-tree"]).env("LC_ALL", "C").output() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 print_status(format_args!("lyceum: git is not installed, so that .gitignore is not followed"));
                 Ok(None)
             }
             Err(error) => Err(not_started(&error)),
             Ok(output) if output.status.success() => Ok((output.stdout.trim_ascii() == b"true").then_some(found)),
+            // What is left of a repository.
+            Ok(output) if String::from_utf8_lossy(&output.stderr).contains("not a git repository") => Ok(None),
             Ok(output) => Err(failed(folder, &output.stderr)),
         }
     }

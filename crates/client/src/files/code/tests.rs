@@ -64,6 +64,9 @@ fn without_git_everything_is_copied() {
     assert!(plan(folder, Some("HEAD")).err().unwrap().contains("needs git, and"));
     assert!(plan(&folder.join("train.py"), None).err().unwrap().contains("is not a folder"));
     assert!(plan(&folder.join("missing"), None).err().unwrap().contains("is not a folder"));
+    // What is left of a repository is none.
+    put(folder, "old/train.py", "");
+    assert_eq!(targets(&plan(&folder.join("old"), None).unwrap()), ["/train.py"]);
     // A name that the API cannot have.
     put(folder, "ok", "");
     fs::write(folder.join(std::ffi::OsStr::from_bytes(b"\xff")), "").unwrap();
