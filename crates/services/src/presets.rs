@@ -47,6 +47,7 @@ impl Error {
 
 /// The request that a preset saves.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one at a time is read, and passed on at once")]
 pub enum SavedRequest {
     Session(StartRequest),
     Job(JobRequest),

@@ -99,10 +99,7 @@ async fn a_job_runs_the_code_of_this_machine() {
     assert_eq!(log(&world, &job).await.trim(), format!("{}\nfirst two three four", here.display()));
     assert_eq!(job["notes"], format!("warm\n\nCode: Git commit `{commit}`"));
     assert!(errors.contains("passwd: skipped, it is a link"), "{errors}");
-    assert!(
-        errors.contains(&format!("copied 6 files, ")) && errors.contains(&format!(" to {}", here.display())),
-        "{errors}"
-    );
+    assert!(errors.contains("copied 6 files, ") && errors.contains(&format!(" to {}", here.display())), "{errors}");
     let expected = [".gitignore", "deep", "run.sh", "value", "ö +%41"].map(str::to_owned);
     assert_eq!(names(&here), expected.into(), "no link, no data, no empty folder, no .git");
     let mode = |name: &str| fs::metadata(here.join(name)).unwrap().permissions().mode() & 0o777;

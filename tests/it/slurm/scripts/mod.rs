@@ -2,6 +2,7 @@
 //! portal. What they find in their environment, how they end and what they hear must be the same.
 //! What is left out of the comparison is named here, with the reason.
 
+mod code;
 mod headers;
 mod starts;
 

@@ -10,7 +10,8 @@ use std::{
 };
 
 use clap::Args;
-use lyceum_model::files::RawPath;
+use jiff::tz::TimeZone;
+use lyceum_model::{Clock, Timestamp, files::RawPath};
 use rustix::fs::FileType;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -90,7 +91,7 @@ pub async fn submit(api: &Api, path: &str, mut asked: Value, of: &Submit) -> Res
     };
     let version = plan.version.as_ref().map(sentence);
     let size = plan.size;
-    let folder = plan.copy(api, of.code.parent(), &folder_name(&name)).await?;
+    let folder = plan.copy(api, of.code.parent(), &folder_name(&name, Clock::System.now(), TimeZone::system())).await?;
     let shown = version.as_ref().map(|version| format!(", {version}")).unwrap_or_default();
     print_status(format_args!("copied {} to {}{shown}", size.sentence(), table::harmless(&folder)));
 
@@ -329,12 +330,12 @@ fn is_rejection(error: &Error, is_array: bool) -> bool {
 }
 
 /// Returns the name of a new folder: that of the job in characters that need no quotes, and the time.
-fn folder_name(name: &str) -> String {
+fn folder_name(name: &str, now: Timestamp, zone: TimeZone) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let name: String = name.chars().map(plain).take(MAX_NAME_LENGTH).collect();
     let name = name.trim_matches(['-', '.']);
-    let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
-    format!("{}-{now}", if name.is_empty() { "job" } else { name })
+    let now = jiff::Timestamp::from_millisecond(now.0).unwrap_or_default().to_zoned(zone);
+    format!("{}-{}", if name.is_empty() { "job" } else { name }, now.strftime("%Y%m%d-%H%M%S"))
 }
 
 fn numbered(name: &str, number: u32) -> String {

@@ -244,7 +244,10 @@ async fn what_was_copied_for_nothing_is_removed() {
 proptest! {
     #[test]
     fn a_folder_has_a_plain_name(name in ".*", number in 1_u32..9) {
-        let made = numbered(&folder_name(&name), number);
+        let now = Timestamp(1_896_076_800_000);
+        let made = numbered(&folder_name(&name, now, TimeZone::UTC), number);
+        let end = numbered("-20300131-080000", number);
+        prop_assert!(made.ends_with(&end), "{}", made);
         prop_assert!(made.chars().all(|c| c.is_alphanumeric() || "._-".contains(c)), "{}", made);
         prop_assert!(!made.starts_with(['.', '-']) && made.chars().count() < 70, "{}", made);
     }
