@@ -260,6 +260,42 @@ test("an account ends at its date, and is opened again", async () => {
   browser.assertNoFaults(chief, [/status of 422/]);
 });
 
+test("a program gets an account, whose token is made, rotated and revoked", async () => {
+  const { page } = chief;
+  const name = `svc${process.pid}`;
+  portal.users.push(name);
+  await page.goto(`${portal.url}/admin/users`);
+  await page.getByRole("link", { name: "New user" }).click();
+  await page.getByLabel("User name").fill(name);
+  await page.getByRole("checkbox", { name: /^Service account/ }).check();
+  await page.getByRole("button", { name: "Create account" }).click();
+  await page.getByText("Account created.").waitFor();
+  assert.equal(await page.getByLabel("New password").count(), 0);
+  await check("user-service");
+
+  await page.getByLabel("Name", { exact: true }).fill("nightly");
+  await page.getByRole("checkbox", { name: /^jobs/ }).check();
+  await page.getByRole("button", { name: "Create token" }).click();
+  const first = await page.locator("#token-secret").innerText();
+  await check("user-service-token");
+  const asks = async (token) => (await fetch(`${portal.url}/api/v1/jobs`, bearer(token))).status;
+  assert.equal(await asks(first), 200);
+
+  await confirm(page, "Rotate: nightly");
+  await page.locator("#token-secret").waitFor();
+  const second = await page.locator("#token-secret").innerText();
+  assert.deepEqual([await asks(first), await asks(second)], [401, 200]);
+  await confirm(page, "Revoke: nightly");
+  await page.getByText("Token revoked.").waitFor();
+  assert.equal(await asks(second), 401);
+  browser.assertNoFaults(chief, [/status of 422/]);
+});
+
+/** The headers of a program that has this token. */
+function bearer(token) {
+  return { headers: { authorization: `Bearer ${token}` } };
+}
+
 /** Presses a button, says yes to its question, and waits for the page that answers. */
 async function confirm(page, name) {
   await page.getByRole("button", { name, exact: true }).click();
