@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     db::{jobs::JobFilter, sessions::Filter},
-    environments::State as Building,
+    environments::{Origin, State as Building},
     files::{RootSpace, SpaceState},
     model::files::RawPath,
 };
@@ -85,7 +85,7 @@ pub async fn page(
         elsewhere: cards::elsewhere_note(&standing),
         storage: cards::storage_note(&standing),
         single_user: portal.single_user.clone(),
-        environment: banner(&portal),
+        environment: banner(&portal, user.0.is_admin()),
         presets: presets::pages::starts(&portal, &user).await?,
         live: live
             .items
@@ -120,10 +120,12 @@ async fn spaces(portal: &Portal, user: &CurrentUser) -> (Vec<(Meter, String)>, V
     (bars, silent)
 }
 
-/// The environment that is being built, or could not be.
-fn banner(portal: &Portal) -> Option<EnvironmentBanner> {
+/// The environment that is being built, or could not be. Those that administrators add are theirs to look after.
+fn banner(portal: &Portal, is_admin: bool) -> Option<EnvironmentBanner> {
     let now = portal.clock.now();
-    portal.sessions.environments.list().into_iter().find_map(|environment| match environment.state {
+    let mut all = portal.sessions.environments.list();
+    all.retain(|environment| is_admin || !matches!(environment.origin, Origin::Added { .. }));
+    all.into_iter().find_map(|environment| match environment.state {
         Building::Building { percent, step, since } => Some(EnvironmentBanner::Building {
             name: environment.title,
             step,

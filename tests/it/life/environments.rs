@@ -102,6 +102,10 @@ async fn one_that_cannot_be_built_says_why_and_is_mended() {
     let failed = reaches(&house, &admin, "wrong", "failed").await;
     assert!(failed["detail"].as_str().unwrap().contains("ly-absent"), "{failed}");
     reaches(&house, &admin, "good", "ready").await;
+    // Their home page is no place for what administrators try.
+    let home = async |person: &Person| person.request(&house, "GET", "/").send().await.unwrap().text().await.unwrap();
+    assert!(!home(&house.person()).await.contains("ly-absent"));
+    assert!(home(&admin).await.contains("ly-absent"));
     let log = admin.request(&house, "GET", "/api/v1/environments/wrong/log").send().await.unwrap();
     let kind = log.headers()["content-type"].to_str().unwrap().to_owned();
     let log = log.text().await.unwrap();
