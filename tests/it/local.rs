@@ -26,7 +26,7 @@ use serde_json::Value;
 use crate::{
     helper::house::{House, People, SERVICE},
     needs,
-    wait::until,
+    wait::{succeeds, until},
 };
 
 const MIB: i64 = 1 << 20;
@@ -155,7 +155,7 @@ async fn a_workloads_life() {
     );
     let exit = end(&later, session, &placement).await;
     assert_eq!((exit.reason, exit.ended_at), (None, Timestamp(1_000_000)), "asked, and by our clock");
-    later.clean(session).await.unwrap();
+    succeeds("it is cleaned", || later.clean(session)).await;
     assert_eq!(later.list().await.unwrap().sessions, []);
     house.assert_nothing_left(session);
     assert!(matches!(later.observe(session, &placement).await, Observation::Ended(_)));
