@@ -148,6 +148,10 @@ impl Environments {
     pub async fn remove(&self, db: &Db, name: &str, by: ChangedBy<'_>) -> Result<()> {
         self.added(name)?;
         if !db.remove_environment(name, &noted(by, "environment.remove", name, "")).await? {
+            // Another administrator was faster, or it is in use.
+            if db.environments().await?.iter().all(|row| row.name != name) {
+                return Err(Error::NotFound);
+            }
             return Err(Error::Conflict(format!(
                 "sessions or jobs that have not ended use the environment `{name}`; wait for their end, or stop them"
             )));
