@@ -33,7 +33,7 @@ pub enum UserVerb {
         /// Read the password from standard input; without a password the account cannot sign in yet.
         #[arg(long)]
         password_stdin: bool,
-        /// The account of a program: nobody signs in to it, and it uses tokens.
+        /// Create a service account: it cannot sign in, and uses tokens.
         #[arg(long, conflicts_with = "password_stdin")]
         service: bool,
     },
@@ -116,11 +116,12 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: ChangedBy<'_
             db.change_user(user.id, &UserChange { role: Some(role), ..UserChange::default() }, by).await?;
         }
         UserVerb::Link { name } => {
-            db.link_user(&find(db, &name).await?.name, source, by).await?;
+            let linked = db.link_user(&find(db, &name).await?.name, source, by).await?;
+            ensure!(linked, "`{name}` is a service account, which cannot belong to a user of the directory");
         }
         UserVerb::Password { name, .. } => {
             let user = find(db, &name).await?;
-            ensure!(!user.is_service(), "nobody signs in to the service account `{name}`; create a token instead");
+            ensure!(!user.is_service(), "`{name}` is a service account and cannot sign in; create a token instead");
             ensure!(user.is_local(), "the password of `{name}` is managed by the directory; change it there");
             let hash = passwords::hash(&read_password()?).await?;
             let change = UserChange { password_hash: Some(&hash), ..UserChange::default() };

@@ -176,6 +176,17 @@ async fn limits_are_set_and_shown_on_the_command_line() {
     assert_eq!(changes.filter(|row| row.subject == "ada" && row.detail.contains("a thesis")).count(), 4);
 }
 
+#[test]
+fn a_service_account_is_given_to_nobody() {
+    let place = Place::new();
+    place.run("admin user add svc-ci --service");
+    for words in ["admin user link svc-ci", "admin user password svc-ci --password-stdin"] {
+        let refused = place.refused(words);
+        assert!(refused.contains("`svc-ci` is a service account"), "{words}: {refused}");
+    }
+    assert!(place.run("admin user list").contains(" service "));
+}
+
 #[tokio::test]
 async fn ends_of_accounts_are_set_on_the_command_line() {
     let place = Place::new();

@@ -277,7 +277,7 @@ impl Db {
 
     /// Gives the account of a name to whoever the directory calls so: they take it over, with
     /// all that it has, at their next sign-in. Its password and logins end. Answers whether
-    /// there is such an account; one of a program is nobody's.
+    /// there is such an account; service accounts cannot be linked.
     pub async fn link_user(&self, name: &Username, source: &str, by: ChangedBy<'_>) -> Result<bool> {
         let subject = linked_to(name.as_str());
         let found = transaction!(self, tx => {
