@@ -30,7 +30,8 @@ pub struct ChangedBy<'a> {
 }
 
 impl<'a> ChangedBy<'a> {
-    pub(super) fn did(self, action: &'a str, subject: &'a str, detail: &'a str) -> Entry<'a> {
+    /// Returns the row of the audit log for what was done.
+    pub fn did(self, action: &'a str, subject: &'a str, detail: &'a str) -> Entry<'a> {
         Entry { at: self.at, actor: self.actor, action, subject, detail }
     }
 }

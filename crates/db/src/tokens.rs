@@ -120,12 +120,14 @@ impl Db {
     }
 
     /// Replaces the secret of a user's token, which then lives as long as it was made for, and returns it; `None` where there
-    /// is none.
+    /// is none. Remembers the Idempotency-Key of the request, both or neither; [`super::Error::Unique`] when a request with
+    /// that key was there before.
     pub async fn rotate_token(
         &self,
         user: UserId,
         id: TokenId,
         secret_hash: &str,
+        once: Option<IdempotentRequest<'_>>,
         entry: &Entry<'_>,
     ) -> Result<Option<Token>> {
         let (user, id) = (user.to_string(), id.to_string());
@@ -137,6 +139,10 @@ impl Db {
             let row = query_as(sqlx::AssertSqlSafe(sql.as_str())).bind(&id).bind(&user).bind(secret_hash).bind(entry.at.0)
                 .fetch_optional(&mut *tx).await?;
             if row.is_some() {
+                if let Some(once) = once {
+                    query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&id)
+                        .bind(entry.at.0).execute(&mut *tx).await?;
+                }
                 query(RAISE_GENERATION).execute(&mut *tx).await?;
                 append_audit(&mut *tx, entry).await?;
             }

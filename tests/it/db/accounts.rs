@@ -109,9 +109,14 @@ async fn what_ends_access_raises_the_generation() {
         db.add_token(&token, "hash", None, &NOTED).await.unwrap();
         assert_eq!(raised().await, 0);
         assert!(!db.remove_token(other, token.id, &NOTED).await.unwrap(), "somebody else's");
-        assert_eq!(db.rotate_token(other, token.id, "theirs", &NOTED).await.unwrap(), None, "somebody else's");
+        assert_eq!(db.rotate_token(other, token.id, "theirs", None, &NOTED).await.unwrap(), None, "somebody else's");
         raised().await;
-        let rotated = db.rotate_token(user, token.id, "another", &NOTED).await.unwrap().unwrap();
+        let once = Some(IdempotentRequest { user, key: "rotation", request_hash: "hash" });
+        assert_eq!(db.rotate_token(user, TokenId::new(), "none", once, &NOTED).await.unwrap(), None);
+        assert_eq!(db.find_idempotent(user, "rotation").await.unwrap(), None, "nothing was done");
+        let rotated = db.rotate_token(user, token.id, "another", once, &NOTED).await.unwrap().unwrap();
+        let twice = db.rotate_token(user, token.id, "a third", once, &NOTED).await;
+        assert!(matches!(twice, Err(Error::Unique)));
         assert_eq!((raised().await, &rotated.name, rotated.last_used_at), (1, &token.name, None));
         assert_eq!(rotated.created_at, NOTED.at);
         assert_eq!(

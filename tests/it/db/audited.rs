@@ -203,7 +203,7 @@ impl<'a> Scene<'a> {
             "sign_out" => db.remove_login(self.login, &named(action)).await,
             "sign_out.everywhere" | "user.sign_out" => db.remove_logins_of(ada, &named(action)).await,
             "password.change" => db.set_password(ada, "$other", None, &named(action)).await,
-            "token.rotate" => db.rotate_token(ada, self.token, "another", &named(action)).await.map(drop),
+            "token.rotate" => db.rotate_token(ada, self.token, "another", None, &named(action)).await.map(drop),
             "token.make" => db.add_token(&token(ada), "fresh", None, &named(action)).await,
             "token.revoke" => db.remove_token(ada, self.token, &named(action)).await.map(drop),
             "session.start" => {

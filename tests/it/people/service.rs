@@ -91,6 +91,12 @@ async fn a_lost_answer_is_told_again() {
     assert!(answers.iter().all(|answer| *answer == answers[0]), "twenty at once rotate to one secret");
     assert_eq!(portal.bearer(&first).get("/api/v1/me").await.status(), 401);
     assert_eq!(portal.bearer(&answers[0].1).get("/api/v1/me").await.status(), 200);
+    // An earlier secret never comes back.
+    let newest = made(chief.post(&rotate, &Value::Null).await).await;
+    assert_eq!(outcome(rotation.post(&rotate, &Value::Null).await).await, (422, "Idempotency-Key reused".to_owned()));
+    assert_eq!(portal.bearer(&answers[0].1).get("/api/v1/me").await.status(), 401);
+    assert_eq!(portal.bearer(&newest.1).get("/api/v1/me").await.status(), 200);
+    assert_eq!(outcome(keyed.post(&rotate, &Value::Null).await).await.0, 422, "that key has made a token");
     // One's own token as well.
     let own = chief.clone().with("idempotency-key", "own-1");
     let (id, _) = made(chief.post("/api/v1/tokens", &body).await).await;
@@ -106,7 +112,7 @@ async fn nobody_signs_in_to_a_service_account() {
         assert!(answer.status().is_client_error(), "{password:?}: {}", answer.status());
     }
     let rows = audit(&portal, 10).await;
-    assert!(rows.contains(&"svc-ci sign_in.failed svc-ci nobody signs in to a service account".to_owned()), "{rows:?}");
+    assert!(rows.contains(&"svc-ci sign_in.failed svc-ci service accounts cannot sign in".to_owned()), "{rows:?}");
 
     let with_password = json!({ "name": "svc-x", "source": "service", "password": "a-long-password-it-is" });
     assert_eq!(
@@ -119,7 +125,7 @@ async fn nobody_signs_in_to_a_service_account() {
     };
     let (status, why) = patch(&json!({ "password": "a-long-password-it-is" })).await;
     assert_eq!(status, 409);
-    assert!(why.contains("service account has no password"), "{why}");
+    assert!(why.contains("ervice accounts have no password"), "{why}");
     assert_eq!(patch(&json!({ "display_name": "CI", "role": "admin" })).await.0, 200);
 
     // Whoever a directory calls so does not become the program, and the program is no administrator who can sign in.
@@ -176,7 +182,7 @@ async fn people_make_their_own_tokens() {
 async fn the_page_of_a_service_account_makes_and_rotates_tokens() {
     let (portal, chief) = with_service().await;
     let page = chief.get("/admin/users/svc-ci").await.text().await.unwrap();
-    assert!(page.contains("Nobody signs in to this account") && page.contains("New token"));
+    assert!(page.contains("Service accounts cannot sign in") && page.contains("New token"));
     assert!(!page.contains("New password") && !page.contains("Sign out everywhere"));
     for form in ["role", "expiry", "disable", "remove"] {
         assert!(page.contains(&format!("action=\"/admin/users/svc-ci/{form}\"")), "{form}");

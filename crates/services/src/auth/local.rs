@@ -33,7 +33,7 @@ impl Authenticator for Local {
         let fits = passwords::verify(password, hash).await?;
         match account {
             Some(account) if fits && !account.user.disabled && account.password_hash.is_some() => Ok(account.user.id),
-            Some(account) if account.user.is_service() => Err(Error::refused("nobody signs in to a service account")),
+            Some(account) if account.user.is_service() => Err(Error::refused("service accounts cannot sign in")),
             Some(account) if account.user.expired_at.is_some() => Err(Error::refused("the account expired")),
             Some(account) if account.user.disabled => Err(Error::refused("the account is disabled")),
             Some(_) => Err(Error::refused("the password is wrong")),

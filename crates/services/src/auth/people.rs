@@ -26,7 +26,7 @@ pub struct NewPerson {
     pub role: Role,
     /// Without one nobody can sign in yet.
     pub password: Option<String>,
-    /// The account of a program: nobody signs in to it, and administrators make its tokens.
+    /// It is a service account: it cannot sign in, and administrators create its tokens.
     pub is_service: bool,
 }
 
@@ -61,7 +61,7 @@ impl Access {
         let display_name = &display_name(&new.display_name)?;
         let hash = match &new.password {
             Some(_) if new.is_service => {
-                let message = format!("{NO_PASSWORD}. It uses tokens.");
+                let message = format!("must be omitted: {NO_PASSWORD}");
                 return Err(Error::Field { field: "password", code: "not_allowed", message });
             }
             Some(password) => Some(hashed(password).await?),
@@ -197,7 +197,7 @@ pub(crate) fn objection(actor: UserId, target: &User, change: &PersonChange) -> 
         )));
     }
     if target.is_service() && change.password.is_some() {
-        return Some(Error::Conflict(format!("{NO_PASSWORD}; create tokens for `{}`", target.name)));
+        return Some(Error::Conflict(format!("{NO_PASSWORD}; create a token for `{}`", target.name)));
     }
     if !target.is_kept_here() && (change.password.is_some() || change.display_name.is_some()) {
         return Some(Error::Conflict(format!(
@@ -208,7 +208,7 @@ pub(crate) fn objection(actor: UserId, target: &User, change: &PersonChange) -> 
     None
 }
 
-const NO_PASSWORD: &str = "a service account has no password, because nobody signs in to it";
+const NO_PASSWORD: &str = "service accounts have no password and cannot sign in";
 
 const BEYOND_SCOPES: &str = "a token with scopes cannot set roles, make users managers of a group, or change \
                              administrators, operators and managers; use a token without scopes, or a page";

@@ -1,6 +1,6 @@
-//! API tokens: making, rotating and revoking one's own, and those of service accounts, whose tokens administrators keep.
-//! The secret is told once; a request that is repeated with its Idempotency-Key is told the same secret again, because
-//! then the secret is derived from the key and ours, instead of drawn.
+//! API tokens: making, rotating and revoking one's own, and those of service accounts, whose tokens administrators manage.
+//! Only one response contains the secret. A repeated request with the same Idempotency-Key gets the same secret: it is
+//! derived from this key and a key of the portal, instead of drawn at random.
 
 use super::{
     Access, Credential, Error, Principal, Result,
@@ -60,8 +60,7 @@ impl Access {
         };
         let once = once.map(|(key, _)| IdempotentRequest { user: actor.id(), key, request_hash: &request_hash });
         let (id, detail) = (token.id.to_string(), audit_detail(owner.name.as_str(), &token));
-        let by = self.by(actor);
-        let entry = Entry { at: by.at, actor: by.actor, action: "token.make", subject: &id, detail: &detail };
+        let entry = self.by(actor).did("token.make", &id, &detail);
         match self.db.add_token(&token, &secrets::hash(&secret), once, &entry).await {
             Ok(()) => Ok((token, secret)),
             Err(db::Error::Unique) if once.is_some() => {
@@ -84,7 +83,8 @@ impl Access {
     }
 
     /// Replaces the secret of a token of `owner`, which then lives as long as it was made for; `None` when there is none of
-    /// this id. The old secret is worth nothing from now on. Repeated with one Idempotency-Key, the answer is the same.
+    /// this id. The old secret is rejected from now on. A repeated request with the same Idempotency-Key gets the same
+    /// secret, until the token is rotated again.
     ///
     /// # Errors
     ///
@@ -104,27 +104,28 @@ impl Access {
             return Err(Error::NotAllowed("a token with scopes can rotate only itself"));
         }
         let subject = id.to_string();
+        let request_hash = format!("rotate {subject}");
         let secret = match key {
             None => format!("{PREFIX}{}", secrets::random()),
             Some(key) => self.derived("rotated token", &[&actor.id().to_string(), key, &subject]),
         };
-        let hash = secrets::hash(&secret);
-        if key.is_some()
-            && let Some(rotated) = self.db.find_token(&hash).await?
-        {
-            return Ok(Some((rotated, secret)));
-        }
+        let once = key.map(|key| IdempotentRequest { user: actor.id(), key, request_hash: &request_hash });
         let detail = if owner.id == actor.id() { String::new() } else { format!("of {}", owner.name) };
-        let by = self.by(actor);
-        let entry = Entry { at: by.at, actor: by.actor, action: "token.rotate", subject: &subject, detail: &detail };
-        let Some(token) = self.db.rotate_token(owner.id, id, &hash, &entry).await? else {
-            return Ok(None);
-        };
-        self.poll().await?;
-        Ok(Some((token, secret)))
+        let entry = self.by(actor).did("token.rotate", &subject, &detail);
+        match self.db.rotate_token(owner.id, id, &secrets::hash(&secret), once, &entry).await {
+            Ok(None) => Ok(None),
+            Ok(Some(token)) => {
+                self.poll().await?;
+                Ok(Some((token, secret)))
+            }
+            Err(db::Error::Unique) if key.is_some() => {
+                self.made_before(actor, key.unwrap_or_default(), &secret).await.map(Some)
+            }
+            Err(err) => Err(err.into()),
+        }
     }
 
-    /// A secret that is the same whenever it is asked for with these words, and that nobody else can derive.
+    /// Returns the secret that belongs to these words. It is always the same, and only this portal can derive it.
     fn derived(&self, purpose: &str, words: &[&str]) -> String {
         let parts: Vec<&str> = std::iter::once(purpose).chain(words.iter().copied()).collect();
         format!("{PREFIX}{}", secrets::encode(&secrets::keyed(&self.key, &parts)))
@@ -149,7 +150,7 @@ impl Access {
     }
 }
 
-/// Whether somebody may know the secrets of an account's tokens: its owner, and administrators those of programs.
+/// Whether somebody may get the secrets of an account's tokens: its owner, and administrators those of service accounts.
 fn may_hold_secrets(actor: &Principal, owner: &User) -> Result<()> {
     if actor.id() == owner.id {
         return Ok(());
