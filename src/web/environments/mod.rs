@@ -1,5 +1,5 @@
 //! Software environments over REST: everybody sees them with how far they are, and administrators add, change and remove
-//! those that the portal builds from a list of packages. The page is in `pages`; the rules are the service's.
+//! those that the portal builds from a list of packages. The page is in `pages`, the rules in `services::environments`.
 
 pub mod pages;
 
@@ -46,9 +46,9 @@ pub struct EnvironmentView {
     pub percent: Option<u8>,
     /// The current step, or what went wrong and the command that fixes it.
     pub detail: Option<String>,
-    /// Who says that there is this environment. Only what an administrator has `added` can be changed here.
+    /// Where it is listed. Only an environment that was `added` can be changed here.
     pub origin: OriginView,
-    /// What an administrator has listed, in pip's words. Null unless it was `added`.
+    /// The requirements that the administrator entered, as for pip. Null unless it was `added`.
     pub packages: Option<Vec<String>>,
     /// The user who added it. Null unless it was `added`.
     pub added_by: Option<String>,
@@ -137,7 +137,7 @@ pub struct NewEnvironmentRequest {
     #[serde(default)]
     #[schema(max_length = 80)]
     title: String,
-    /// The packages to install, in pip's words: `torch` or `torch==2.9.*`. JupyterLab, ipykernel and TensorBoard are added.
+    /// Requirements as for pip, such as `torch` or `torch==2.9.*`. JupyterLab, ipykernel and TensorBoard are added.
     #[schema(min_items = 1, max_items = 200)]
     packages: Vec<String>,
 }
@@ -160,21 +160,21 @@ pub async fn create(
     Ok(Created(format!("/api/v1/environments/{}", made.name), made.into()))
 }
 
-/// What an environment is to be.
+/// The new title and packages of an environment.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnvironmentChangeRequest {
     #[serde(default)]
     #[schema(max_length = 80)]
     title: String,
-    /// The packages to install, in pip's words. With other packages than before it is built anew.
+    /// Requirements as for pip. If they differ from the current ones, the environment is rebuilt.
     #[schema(min_items = 1, max_items = 200)]
     packages: Vec<String>,
 }
 
 /// Changes a software environment that was added.
 ///
-/// Sessions and jobs that run keep the packages that they started with.
+/// Running sessions and jobs keep the packages that they started with.
 #[utoipa::path(put, path = "/environments/{name}", tag = "catalogue", params(("name" = String, Path)),
     request_body = EnvironmentChangeRequest,
     responses((status = 200, body = EnvironmentView), (status = 404, description = "Not found", body = Problem),
@@ -201,7 +201,7 @@ pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name):
     Ok(NoContent.into_response())
 }
 
-/// Tries again to build what could not be built.
+/// Repeats builds that failed.
 #[utoipa::path(post, path = "/environments/{name}/retry", tag = "catalogue", params(("name" = String, Path)),
     responses((status = 202, description = "The build begins", body = EnvironmentView),
         (status = 404, description = "Not found", body = Problem),

@@ -1,5 +1,5 @@
-//! `/admin/environments`: all software environments with how far they are, the form that adds one, and for those that
-//! administrators added the forms that change and remove them. The rules are the service's.
+//! `/admin/environments`: all software environments with their progress, the form that adds one, and the forms that change
+//! and remove added ones. The rules are in `services::environments`.
 
 use std::sync::Arc;
 
@@ -42,10 +42,10 @@ pub async fn list(
 
 fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "added" => "The environment was added. It can be selected as soon as it is built.",
-        "changed" => "The environment was changed. Sessions and jobs that run keep their packages.",
+        "added" => "The environment was added. Sessions and jobs that select it start when it is built.",
+        "changed" => "The environment was changed. Running sessions and jobs keep their packages.",
         "removed" => "The environment was removed.",
-        "retried" => "The build begins again.",
+        "retried" => "The build was started again.",
         _ => return None,
     })
 }
@@ -102,7 +102,7 @@ fn typed(name: &str, form: &Form) -> EnvironmentForm {
     }
 }
 
-/// A package a line; what is behind `#` is a remark, as in a requirements file.
+/// Reads one package per line. Text behind `#` is a comment, as in a requirements file.
 fn asked(typed: &EnvironmentForm) -> NewEnvironment {
     let lines = typed.packages.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     let packages = lines.filter(|line| !line.is_empty()).map(str::to_owned).collect();

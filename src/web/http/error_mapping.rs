@@ -139,7 +139,7 @@ impl From<environments::Error> for Error {
             environments::Error::NotFound => Self::not_found(),
             environments::Error::Invalid(faults) => Self::invalid(faults),
             environments::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
-            environments::Error::Log { .. } => Self::internal(err),
+            environments::Error::Log { .. } | environments::Error::Files(_) => Self::internal(err),
             environments::Error::Db(err) => err.into(),
         }
     }

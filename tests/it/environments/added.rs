@@ -67,6 +67,20 @@ async fn a_build_ends_with_its_environment() {
     let left: Vec<_> = world.built().into_iter().filter(|path| path.to_string_lossy().contains("/gone-")).collect();
     assert_eq!(left, Vec::<std::path::PathBuf>::new());
     index.release();
+
+    // Removed and added again at once, ten times: what was asked for last is there.
+    for _ in 0..10 {
+        let (removed, added) =
+            tokio::join!(all.remove(&db, "slow", BY), all.add(&db, new("slow", &["ly-one", "ly-two"]), BY));
+        removed.unwrap();
+        let is_there = all.find("slow").is_some();
+        assert_eq!((is_there, db.environments().await.unwrap().len()), (true, 1), "{added:?}");
+    }
+    eventually("it is built again", async || {
+        let found = all.find("slow").unwrap();
+        matches!(found.state, State::Ready { .. }).then_some(())
+    })
+    .await;
     maintains.abort();
 }
 

@@ -1,6 +1,6 @@
-//! Environments that administrators add while the portal runs: a name and packages, which the portal builds and keeps.
-//! Their rows are in the database. Names of the configuration file cannot be added, and a row whose name was given to
-//! the file later rests. What becomes of a row is decided by the loop that builds, as for all others.
+//! Environments that administrators add while the portal runs: a name and a list of packages. They are stored in the
+//! database and built by the same loop as those of the configuration file. Names of the file cannot be added; if the file
+//! gets a name later, the stored environment is ignored. One change is made at a time.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{
     Build, DEFAULT, Environment, Environments, Origin, Recipe, State, build,
     config::{is_name, is_package, with_servers},
 };
-use lyceum_db::{self as db, Db, audit::ChangedBy, audit::Entry, environments::EnvironmentRow};
+use lyceum_db::{self as db, Db, audit::ChangedBy, environments::EnvironmentRow};
 use lyceum_model::{FieldError, line};
 
 /// The longest title, in characters.
@@ -23,11 +23,11 @@ pub struct NewEnvironment {
     pub name: String,
     /// For people; empty: the name.
     pub title: String,
-    /// In pip's words: `torch==2.9.*`.
+    /// Requirements as for pip: `torch==2.9.*`.
     pub packages: Vec<String>,
 }
 
-/// What is wrong with an environment of an administrator's.
+/// Why an environment cannot be added, changed or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("environment not found")]
@@ -37,6 +37,8 @@ pub enum Error {
     /// The sentence says why.
     #[error("{0}")]
     Conflict(String),
+    #[error("failed to remove the files of an environment: {0}")]
+    Files(String),
     #[error("failed to read the log of the environment {name}")]
     Log { name: String, source: std::io::Error },
     #[error("database error")]
@@ -45,7 +47,7 @@ pub enum Error {
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Packages that can be added by one press.
+/// An environment that can be added with one click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suggestion {
     pub name: &'static str,
@@ -78,13 +80,13 @@ pub const SUGGESTIONS: [Suggestion; 4] = [
 ];
 
 impl Environments {
-    /// Takes over what administrators added earlier. Rows whose name the configuration file has rest.
+    /// Reads what administrators added earlier. Rows whose name is in the configuration file are ignored.
     pub async fn load(&self, db: &Db) -> Result<()> {
         for row in db.environments().await? {
             if self.find(&row.name).is_some() {
                 tracing::warn!(
                     name = row.name,
-                    "an environment that an administrator added is not used: the configuration file has one of this name"
+                    "ignoring an environment that an administrator added: its name is in the configuration file"
                 );
                 continue;
             }
@@ -94,8 +96,9 @@ impl Environments {
         Ok(())
     }
 
-    /// Adds an environment, which is built soon.
+    /// Adds an environment, which is then built.
     pub async fn add(&self, db: &Db, new: NewEnvironment, by: ChangedBy<'_>) -> Result<Environment> {
+        let _turn = self.0.changes.lock().await;
         let new = checked(&new)?;
         self.check_builds()?;
         let taken = || {
@@ -113,23 +116,26 @@ impl Environments {
             added_at: by.at,
         };
         let detail = new.packages.join(" ");
-        match db.add_environment(&row, &noted(by, "environment.add", &new.name, &detail)).await {
+        match db.add_environment(&row, &by.did("environment.add", &new.name, &detail)).await {
             Err(db::Error::Unique) => return Err(taken()),
             added => added?,
         }
         Ok(self.put(&new, by.actor))
     }
 
-    /// Changes the title and the packages. With other packages it is built anew; sessions that run keep the old ones.
+    /// Changes the title and the packages. If the packages change, it is rebuilt; running sessions keep the old ones.
     pub async fn change_added(&self, db: &Db, new: NewEnvironment, by: ChangedBy<'_>) -> Result<Environment> {
+        let _turn = self.0.changes.lock().await;
         let (before, packages, added_by) = self.added(&new.name)?;
         let new = checked(&new)?;
         if before.title == new.shown_title() && packages == new.packages {
             return Ok(before);
         }
-        self.check_builds()?;
+        if packages != new.packages {
+            self.check_builds()?;
+        }
         let detail = new.packages.join(" ");
-        let entry = noted(by, "environment.change", &new.name, &detail);
+        let entry = by.did("environment.change", &new.name, &detail);
         if !db.change_environment(&new.name, &new.title, &new.packages, &entry).await? {
             return Err(Error::NotFound);
         }
@@ -146,8 +152,9 @@ impl Environments {
     ///
     /// Sessions or jobs that have not ended use it; or it is not an administrator's.
     pub async fn remove(&self, db: &Db, name: &str, by: ChangedBy<'_>) -> Result<()> {
+        let turn = self.0.changes.clone().lock_owned().await;
         self.added(name)?;
-        if !db.remove_environment(name, &noted(by, "environment.remove", name, "")).await? {
+        if !db.remove_environment(name, &by.did("environment.remove", name, "")).await? {
             // Another administrator was faster, or it is in use.
             if db.environments().await?.iter().all(|row| row.name != name) {
                 return Err(Error::NotFound);
@@ -159,14 +166,16 @@ impl Environments {
         // First nobody can ask for it, then its build ends, then its files go.
         self.0.known.send_modify(|all| all.retain(|one| one.name != name));
         self.0.recipes.send_modify(|all| all.retain(|one| one.name != name));
-        if let Err(error) = build::remove(&self.0.place, name).await {
-            tracing::warn!(
-                name,
-                error = &error as &dyn std::error::Error,
-                "failed to remove the files of an environment"
-            );
-        }
-        Ok(())
+        // Its own task: the files go also if whoever asked does not wait. Nobody adds it again before they are gone.
+        let (all, name) = (self.clone(), name.to_owned());
+        let files = tokio::spawn(async move {
+            let _turn = turn;
+            if let Err(error) = build::remove(&all.0.place, &name).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(name, error, "failed to remove the files of an environment");
+            }
+        });
+        files.await.map_err(|error| Error::Files(error.to_string()))
     }
 
     /// Begins a new try for all environments that could not be built.
@@ -220,7 +229,7 @@ impl Environments {
         ))
     }
 
-    /// Has an environment built, in place of an earlier one of its name.
+    /// Lists an environment and has it built, in place of an earlier one with its name.
     fn put(&self, new: &NewEnvironment, by: &str) -> Environment {
         let title = new.shown_title();
         let recipe = Arc::new(Recipe::listed(&new.name, title, with_servers(&new.packages).into()));
@@ -231,7 +240,7 @@ impl Environments {
             frameworks: Vec::new(),
             note: None,
             origin: Origin::Added { packages: new.packages.clone(), by: by.to_owned() },
-            state: State::Building { percent: 0, step: "waiting for its turn".to_owned(), since: self.0.clock.now() },
+            state: State::Building { percent: 0, step: "queued".to_owned(), since: self.0.clock.now() },
         };
         // Before the recipe, so that its build finds what to report to.
         self.0.known.send_modify(|all| match all.iter_mut().find(|one| one.name == new.name) {
@@ -268,8 +277,7 @@ fn checked(new: &NewEnvironment) -> Result<NewEnvironment> {
     }
     if let Some(bad) = packages.iter().find(|one| !is_package(one) || MAX_PACKAGE_LENGTH < one.len()) {
         let shown: String = bad.chars().take(40).collect();
-        let message =
-            format!("`{}` is not a package, as pip names it: `torch` or `torch==2.9.*`.", shown.escape_debug());
+        let message = format!("`{}` is not a package, such as `torch` or `torch==2.9.*`.", shown.escape_debug());
         fault("packages", "invalid_value", message);
     }
     let title = line::parse("title", &new.title, MAX_TITLE_LENGTH).unwrap_or_else(|wrong| {
@@ -277,10 +285,6 @@ fn checked(new: &NewEnvironment) -> Result<NewEnvironment> {
         String::new()
     });
     if faults.is_empty() { Ok(NewEnvironment { name, title, packages }) } else { Err(Error::Invalid(faults)) }
-}
-
-fn noted<'a>(by: ChangedBy<'a>, action: &'a str, subject: &'a str, detail: &'a str) -> Entry<'a> {
-    Entry { at: by.at, actor: by.actor, action, subject, detail }
 }
 
 #[cfg(test)]

@@ -395,7 +395,7 @@ impl Job<'_> {
     }
 }
 
-/// Removes all that was built under a name, and waits for a build that is just ending.
+/// Removes everything that was built with a name. Waits for a build that is ending.
 pub async fn remove(place: &EnvironmentPaths, name: &str) -> io::Result<()> {
     let environments = place.environments();
     let lock_path = place.cache.join(format!("{name}.lock"));
@@ -406,7 +406,7 @@ pub async fn remove(place: &EnvironmentPaths, name: &str) -> io::Result<()> {
     let _lock = lock(&lock_path, &|_, _| {}).await?;
     end_leftovers(&place.cache.join(format!("{name}.tools"))).await?;
     for folder in folders(&environments, name)? {
-        // First it is no environment any more: the removal may be cut off.
+        // First: what is left of an interrupted removal must not pass for an environment.
         match tokio::fs::remove_file(folder.join(MARKER)).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => tokio::fs::remove_dir_all(&folder).await?,
@@ -468,7 +468,7 @@ async fn remove_unfinished(environments: &Path, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The folders of the builds of a name.
+/// Returns the folders of all builds with a name.
 fn folders(environments: &Path, name: &str) -> io::Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for entry in fs::read_dir(environments)? {

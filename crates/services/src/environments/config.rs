@@ -175,8 +175,8 @@ impl Site {
     }
 }
 
-/// Whether this is a package in pip's words, and nothing else: a line that begins otherwise is an option or a file, and
-/// so is what follows ` -`.
+/// Whether this is a requirement of a package, and no option of pip's and no file: those begin otherwise, or with ` -`
+/// behind the package.
 pub(super) fn is_package(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && !text.contains(char::is_control) && !text.contains(" -")
 }

@@ -27,7 +27,7 @@ use std::{
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, Notify, watch};
 
 pub use accelerator::{Accelerator, CudaVersion, JaxBuild};
 pub use added::{Error, NewEnvironment, SUGGESTIONS, Suggestion};
@@ -67,7 +67,7 @@ pub struct Environment {
     pub state: State,
 }
 
-/// Who says that there is this environment.
+/// Where an environment is listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "origin", rename_all = "snake_case")]
 pub enum Origin {
@@ -77,7 +77,7 @@ pub enum Origin {
     File,
     /// An administrator, while the portal runs.
     Added {
-        /// In pip's words, as they were entered.
+        /// Requirements as for pip, as they were entered.
         packages: Vec<String>,
         by: String,
     },
@@ -195,10 +195,12 @@ struct Inner {
     modules: Modules,
     config: Config,
     place: EnvironmentPaths,
-    /// What is built. A recipe that is no longer here is built no further.
+    /// What is built. The build of a recipe that is removed from here ends.
     recipes: watch::Sender<Vec<Arc<Recipe>>>,
     clock: Clock,
     known: watch::Sender<Vec<Environment>>,
+    /// Administrators' changes are made one after the other.
+    changes: Arc<Mutex<()>>,
     again: Notify,
 }
 
@@ -223,7 +225,16 @@ impl Environments {
         let known = watch::Sender::new(default.into_iter().chain(listed).collect());
         let modules = Modules::new(&config.modules);
         let recipes = watch::Sender::new(recipes.into_iter().map(Arc::new).collect());
-        Self(Arc::new(Inner { modules, config, place, recipes, clock, known, again: Notify::new() }))
+        Self(Arc::new(Inner {
+            modules,
+            config,
+            place,
+            recipes,
+            clock,
+            known,
+            changes: Arc::default(),
+            again: Notify::new(),
+        }))
     }
 
     /// The default environment first, then the site's in their order.
