@@ -57,6 +57,11 @@ impl Layout {
         env!("CARGO_PKG_VERSION")
     }
 
+    /// Returns the pages of administration that the viewer may open, with their labels.
+    pub fn administration(&self) -> &'static [(&'static str, &'static str)] {
+        if self.is_admin() { &ADMINISTRATION_PAGES } else { &ADMINISTRATION_PAGES[..OPERATORS_PAGES] }
+    }
+
     /// Returns the groups of the navigation with their entries, in their order.
     pub fn navigation(&self) -> impl Iterator<Item = (&'static str, Vec<&'static Entry>)> {
         let managing = match &self.viewer {
@@ -159,6 +164,19 @@ const NAVIGATION: [(&str, &[Entry]); 4] = [
 
 /// For whoever sees everything.
 const ADMINISTRATION: Entry = Entry { nav: Nav::Administration, href: "/admin/users", label: "Admin", icon: "people" };
+
+/// The pages of administration, below `/admin/`, with their labels. The first are for operators too.
+const ADMINISTRATION_PAGES: [(&str, &str); 8] = [
+    ("users", "Users"),
+    ("groups", "Groups"),
+    ("quotas", "Quotas"),
+    ("environments", "Environments"),
+    ("audit", "Audit log"),
+    ("announcements", "Announcements"),
+    ("maintenance", "Maintenance"),
+    ("health", "Health"),
+];
+const OPERATORS_PAGES: usize = 3;
 
 /// For whoever manages a group and sees nothing else of others.
 const GROUPS: Entry = Entry { nav: Nav::Administration, href: "/admin/groups", label: "Groups", icon: "people" };
