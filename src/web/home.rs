@@ -120,7 +120,7 @@ async fn spaces(portal: &Portal, user: &CurrentUser) -> (Vec<(Meter, String)>, V
     (bars, silent)
 }
 
-/// The environment that is being built, or could not be. Those that administrators add are theirs to look after.
+/// The environment that is being built, or could not be. Only administrators are shown those that were added.
 fn banner(portal: &Portal, is_admin: bool) -> Option<EnvironmentBanner> {
     let now = portal.clock.now();
     let mut all = portal.sessions.environments.list();

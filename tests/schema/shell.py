@@ -207,12 +207,12 @@ class Container:
                 options += ["--symlink", f"usr/{folder}", f"/{folder}"]
             elif os.path.isdir(f"/{folder}"):
                 options += ["--ro-bind", f"/{folder}", f"/{folder}"]
-        options += ["--tmpfs", "/tmp", "--bind", self.image, "/image", "--dir", "/work", "--chdir", "/work"]
+        options += ["--tmpfs", "/tmp", "--bind", self.image, "/image", "--dir", "/ci", "--chdir", "/ci"]
         for name in ("ci.py", "train.sh"):
-            options += ["--ro-bind", place / name, f"/work/{name}"]
+            options += ["--ro-bind", place / name, f"/ci/{name}"]
         for wheel in (place / "wheels").iterdir():
-            options += ["--ro-bind", wheel, f"/work/{wheel.name}"]
-        env = {"PATH": "/image/counted:/usr/bin:/bin", "HOME": "/work", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/work"}
+            options += ["--ro-bind", wheel, f"/ci/{wheel.name}"]
+        env = {"PATH": "/image/counted:/usr/bin:/bin", "HOME": "/ci", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/ci"}
         env |= {"PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"} | variables
         for name, value in env.items():
             options += ["--setenv", name, value]

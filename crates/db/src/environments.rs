@@ -16,7 +16,7 @@ use lyceum_model::{Timestamp, session::SessionSpec};
 pub struct EnvironmentRow {
     pub name: String,
     pub title: String,
-    /// What is installed, in pip's words: `torch==2.9.*`.
+    /// Requirements as for pip: `torch==2.9.*`.
     pub packages: Vec<String>,
     pub added_by: String,
     pub added_at: Timestamp,

@@ -59,7 +59,7 @@ pub enum Step {
         name: Username,
         display_name: String,
         role: Role,
-        /// None: it is a service account, which nobody signs in to.
+        /// None: it is a service account.
         invitation: Option<AccountInvitation>,
     },
     ChangeUser {

@@ -56,7 +56,7 @@ pub enum SignIn<'a> {
     Password(&'a str),
     /// Once a password is set.
     NotYet,
-    /// Never: it is the account of a program, which has tokens.
+    /// Never: it is a service account, which uses tokens.
     Never,
 }
 

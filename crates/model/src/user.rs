@@ -243,7 +243,7 @@ impl<'de> Deserialize<'de> for ExpiryChange {
 /// The source of accounts and groups that this portal keeps itself.
 pub const LOCAL: &str = "local";
 
-/// The source of accounts of programs: they have tokens, and never a password.
+/// The source of service accounts, which programs use: they have tokens, and never a password.
 pub const SERVICE: &str = "service";
 
 /// Somebody who may sign in.
@@ -286,7 +286,7 @@ impl User {
         self.source == LOCAL
     }
 
-    /// Whether this is the account of a program, which cannot sign in.
+    /// Whether this is a service account, which cannot sign in.
     pub fn is_service(&self) -> bool {
         self.source == SERVICE
     }

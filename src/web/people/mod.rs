@@ -82,7 +82,7 @@ pub struct UserView {
     id: String,
     name: String,
     display_name: String,
-    /// Where the account comes from: `local`, `service` for the account of a program, `ldap`, or `header`.
+    /// Where the account comes from: `local`, `service` (a service account), `ldap` or `header`.
     source: String,
     /// The effective role: `user`, `operator` or `admin`.
     role: &'static str,
@@ -259,7 +259,7 @@ pub struct NewUserRequest {
     /// At least 10 characters. Without a password the user cannot sign in yet.
     #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
-    /// `service` for the account of a program: nobody can sign in, and administrators create its tokens.
+    /// `service` creates a service account, which cannot sign in. Administrators create its tokens.
     #[serde(default)]
     source: NewSource,
 }
@@ -268,10 +268,10 @@ pub struct NewUserRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NewSource {
-    /// The account of a person.
+    /// A person's account.
     #[default]
     Local,
-    /// The account of a program.
+    /// A service account, for a program.
     Service,
 }
 

@@ -1,5 +1,5 @@
 //! `/users/{name}/tokens` over REST and as forms on a user's page: administrators list and revoke anybody's tokens, and
-//! create and rotate those of service accounts. The rules are `auth::tokens`'; one's own tokens are in `web::tokens`.
+//! create and rotate those of service accounts. The rules are in `auth::tokens`; one's own tokens are in `web::tokens`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/admin/environments`: the software environments, how far their builds are, and what they consist of.
+//! `/admin/environments`: the software environments, the progress of their builds, and their packages.
 
 use askama::Template;
 
@@ -21,7 +21,7 @@ pub struct EnvironmentsPage {
     /// Fields: `name`, `title`, `packages`.
     pub errors: Vec<FieldError>,
     pub rows: Vec<EnvironmentRow>,
-    /// What can be added by one press, without what is there.
+    /// What can be added with one click, without names that exist.
     pub suggestions: Vec<&'static Suggestion>,
     pub form: EnvironmentForm,
 }

@@ -56,7 +56,7 @@ pub struct NewUserForm {
     pub name: String,
     pub display_name: String,
     pub role: String,
-    /// The account of a program.
+    /// A service account.
     pub is_service: bool,
 }
 
@@ -225,7 +225,7 @@ impl UserPage {
         self.source == user::LOCAL
     }
 
-    /// It is the account of a program.
+    /// It is a service account.
     fn is_service(&self) -> bool {
         self.source == user::SERVICE
     }

@@ -97,7 +97,7 @@ pub struct SiteUser {
     #[schema(min_length = 1, max_length = 32)]
     pub name: String,
     /// Where the account comes from: `local`, `service`, `ldap` or `header`. An account that does not exist is created if
-    /// this is `local`, or `service` for the account of a program, which uses tokens and to which nobody signs in.
+    /// this is `local`, or `service` for a service account, which uses tokens and cannot sign in.
     /// Required for new accounts where accounts also come from a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,

@@ -77,8 +77,8 @@ impl Repository {
         }
     }
 
-    /// Returns the files that are tracked, and those that are not and that Git does not ignore, also of repositories
-    /// inside. Some may have been deleted.
+    /// Returns the tracked files, and the untracked ones that Git does not ignore, also of repositories inside. Some may have
+    /// been deleted.
     pub fn files(&self) -> Result<Vec<PathBuf>> {
         let (mut files, mut open) = (Vec::new(), vec![PathBuf::new()]);
         while let Some(below) = open.pop() {
