@@ -107,7 +107,6 @@ impl App {
             nodes: nodes.clone(),
         };
         let scheduler = workloads::scheduler(config, machine, keys::derive(&key, b"jobs"), &clock).await?;
-        let profiles = config.profiles();
         let installed = environments::install(&paths.shared).context("installing templates and wrappers")?;
         let inventory = scheduler.stock().inventory();
         let cuda = inventory.cuda.filter(|_| !inventory.gpus.is_empty());
@@ -137,7 +136,7 @@ impl App {
             environments,
             images,
             sessions::Config {
-                profiles,
+                profiles: config.profiles(),
                 key: keys::derive(&key, b"upstream"),
                 logs,
                 boot_id: helper::process::boot_id().context("reading the boot id")?,
@@ -152,6 +151,7 @@ impl App {
             },
         );
 
+        sessions.load_profiles().await.context("reading the profiles that administrators added")?;
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = listeners::bind(config).await?;
         note_addresses(&lock, &listener, apps_listener.as_ref()).context("storing the portal's address")?;

@@ -153,6 +153,9 @@ fn faults_of_profiles(profiles: &[ProfileSetting]) -> Vec<String> {
         if profile.name.is_empty() || profiles[..index].iter().any(|other| other.name == profile.name) {
             faults.push(format!("profiles[{index}].name: is required and must be unique"));
         }
+        if ["custom", "app"].contains(&profile.name.as_str()) {
+            faults.push(format!("profiles[{index}].name: `{}` is reserved", profile.name));
+        }
         if profile.gpus < 0 || profile.cpus < 1 || profile.memory < 1 || profile.duration < 60 {
             faults.push(format!(
                 "profiles[{index}]: gpus must be 0 or more, cpus 1 or more, memory above zero and duration at least 60s"

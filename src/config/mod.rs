@@ -29,7 +29,7 @@ use crate::{
     },
     nodes, notifications, retention,
     scheduler::slurm,
-    sessions::Profile,
+    sessions::{Profile, profiles::Origin},
     start::{Paths, lock::running},
     web::ClientHeader,
 };
@@ -311,6 +311,9 @@ pub struct ProfileSetting {
     pub memory: i64,
     #[serde(default = "eight_hours", deserialize_with = "duration")]
     pub duration: i64,
+    /// The groups that may use it; empty: everybody.
+    #[serde(default)]
+    pub groups: Vec<String>,
 }
 
 /// `[[storage]]`: a mount that is linked in every home.
@@ -418,7 +421,7 @@ impl Config {
     /// The configured profiles, if any.
     #[must_use]
     pub fn profiles(&self) -> Vec<Profile> {
-        let profile = |setting: &ProfileSetting| Profile {
+        let profile = |(position, setting): (i64, &ProfileSetting)| Profile {
             name: setting.name.clone(),
             title: setting.title.clone(),
             resources: Resources {
@@ -428,8 +431,12 @@ impl Config {
                 memory_bytes: setting.memory,
             },
             duration_seconds: setting.duration,
+            groups: setting.groups.clone(),
+            position,
+            origin: Origin::File,
         };
-        self.profiles.iter().map(profile).collect()
+        // Room between them for those that administrators add.
+        (1..).map(|n| n * 10).zip(&self.profiles).map(profile).collect()
     }
 }
 

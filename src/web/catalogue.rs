@@ -1,5 +1,4 @@
-//! What can be chosen when something is started: profiles with what is free now, and the site's modules. Environments
-//! have a module of their own.
+//! The site's environment modules, which sessions and jobs can load.
 
 use std::sync::Arc;
 
@@ -9,46 +8,8 @@ use utoipa::ToSchema;
 
 use super::{
     Portal,
-    http::{error::Result, extract::CurrentUser, paging::Listed},
+    http::{extract::CurrentUser, paging::Listed},
 };
-use crate::model::Resources;
-
-/// A named size for sessions and jobs.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Profile)]
-pub struct ProfileView {
-    pub name: String,
-    pub title: String,
-    pub resources: Resources,
-    pub duration_seconds: i64,
-    /// How many sessions of this size fit into the free resources now.
-    pub free: i64,
-}
-
-/// Lists the named sizes.
-#[utoipa::path(get, path = "/profiles", tag = "catalogue", responses((status = 200, body = Listed<ProfileView>)))]
-pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<Listed<ProfileView>>> {
-    let standing = portal.sessions.standing(user.id()).await?;
-    let (all, held) = (standing.capacity, &standing.in_use);
-    let left = |there: i64, taken: i64, asked: i64| if asked == 0 { i64::MAX } else { (there - taken).max(0) / asked };
-    let view = |profile: &crate::sessions::Profile| {
-        let asked = &profile.resources;
-        let free = left(all.gpus, held.gpus, asked.gpus).min(left(all.cpus, held.cpus, asked.cpus)).min(left(
-            all.memory_bytes,
-            held.memory_bytes,
-            asked.memory_bytes,
-        ));
-        ProfileView {
-            name: profile.name.clone(),
-            title: profile.title.clone(),
-            resources: asked.clone(),
-            duration_seconds: profile.duration_seconds,
-            free,
-        }
-    };
-    let items = portal.sessions.profiles().iter().map(view).collect();
-    Ok(axum::Json(Listed { items, next_cursor: None }))
-}
 
 /// An environment module that can be loaded.
 #[derive(Debug, Serialize, ToSchema)]

@@ -30,12 +30,14 @@ mod metrics;
 mod models;
 mod notices;
 mod notifications;
+mod offered;
 mod openapi;
 mod packages;
 pub mod page;
 mod people;
 mod presets;
 pub mod probe;
+mod profiles;
 mod quotas;
 mod registry_credentials;
 mod runs;
@@ -79,7 +81,7 @@ use crate::{
     auth::{Access, Principal, scopes},
     cluster::Cluster,
     datasets::{Config as DatasetsConfig, Datasets},
-    db::Db,
+    db::{Db, audit::ChangedBy},
     diagnostics::GpuTests,
     files::Files,
     jobs::Jobs,
@@ -93,6 +95,7 @@ use crate::{
     trash::Trash,
 };
 use gateway::Gateway;
+use http::extract::Admin;
 use page::{Layout, Nav, Theme, Viewer};
 
 /// The largest body of a page's form or an API request, in bytes.
@@ -211,6 +214,11 @@ impl Portal {
         }
     }
 
+    /// Who changes something, for the audit log.
+    pub fn changed_by<'a>(&self, admin: &'a Admin) -> ChangedBy<'a> {
+        ChangedBy { actor: admin.0.user.name.as_str(), at: self.clock.now() }
+    }
+
     /// The frame of a page for somebody.
     pub fn layout_of(&self, principal: &Arc<Principal>, nav: Nav) -> Layout {
         self.layout(&Identity::Somebody(principal.clone()), nav)
@@ -248,7 +256,8 @@ impl Portal {
 fn api() -> Api {
     self_service_routes()
         .and(&scopes::CATALOGUE)
-        .routes(routes!(catalogue::profiles))
+        .routes(routes!(profiles::list, profiles::create))
+        .routes(routes!(profiles::find, profiles::change, profiles::remove))
         .routes(routes!(environments::list, environments::create))
         .routes(routes!(environments::find, environments::change, environments::remove))
         .routes(routes!(environments::retry))
@@ -497,6 +506,10 @@ fn admin_pages() -> Pages {
         .post("/admin/environments/{name}", environments::pages::change)
         .post("/admin/environments/{name}/remove", environments::pages::remove)
         .post("/admin/environments/{name}/retry", environments::pages::retry)
+        .get("/admin/profiles", profiles::pages::list)
+        .post("/admin/profiles", profiles::pages::add)
+        .post("/admin/profiles/{name}", profiles::pages::change)
+        .post("/admin/profiles/{name}/remove", profiles::pages::remove)
         .get("/admin/import", site::import::page)
         .post("/admin/import", site::import::import)
         .get("/admin/quotas", quotas::page)

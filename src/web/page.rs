@@ -166,10 +166,11 @@ const NAVIGATION: [(&str, &[Entry]); 4] = [
 const ADMINISTRATION: Entry = Entry { nav: Nav::Administration, href: "/admin/users", label: "Admin", icon: "people" };
 
 /// The pages of administration, below `/admin/`, with their labels. The first are for operators too.
-const ADMINISTRATION_PAGES: [(&str, &str); 8] = [
+const ADMINISTRATION_PAGES: [(&str, &str); 9] = [
     ("users", "Users"),
     ("groups", "Groups"),
     ("quotas", "Quotas"),
+    ("profiles", "Profiles"),
     ("environments", "Environments"),
     ("audit", "Audit log"),
     ("announcements", "Announcements"),

@@ -122,10 +122,11 @@ def seed(chief, user, folder):
     user.call("POST", f"/jobs/{model['job']}/cancel")
     user.until(f"/models/{model['id']}", lambda answer: answer["state"] == "stopped")
     preset = user.call("POST", "/presets", json={"name": "shell", "session": {"app": "terminal"}})
+    profile = chief.call("POST", "/profiles", json={"name": "tiny", "resources": SMALL, "duration_seconds": 600})
     user.call("POST", "/jobs/queue/pause", json={"note": "maintenance of data"})
     (node,) = user.call("GET", "/nodes")["items"]
     return {
-        "/nodes": node["name"], "/environments": "default", "/models/networks": "small-cnn", "name": "somebody", "group": "vision", "tag": "loss", "row": "0", "split": "val", "number": "0",
+        "/nodes": node["name"], "/environments": "default", "/profiles": profile["name"], "/models/networks": "small-cnn", "name": "somebody", "group": "vision", "tag": "loss", "row": "0", "split": "val", "number": "0",
         "/announcements": announcement["id"], "/presets": preset["id"], "/sessions": session["id"], "/jobs": job["id"], "/runs": run["id"],
         "/sweeps": sweep["id"], "/datasets": dataset["id"], "/models": model["id"],
         "/files/uploads": upload["id"], "/tokens": token["id"],

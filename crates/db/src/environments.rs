@@ -7,7 +7,7 @@ use super::{
     Db, Result,
     audit::{Entry, append_audit},
     reading, transaction,
-    types::Json,
+    types::{Json, readable},
 };
 use lyceum_model::{Timestamp, session::SessionSpec};
 
@@ -18,47 +18,66 @@ pub struct EnvironmentRow {
     pub title: String,
     /// Requirements as for pip: `torch==2.9.*`.
     pub packages: Vec<String>,
+    /// Names of the groups that may use it; empty for everybody.
+    pub groups: Vec<String>,
+    /// Lists show smaller numbers first.
+    pub position: i64,
     pub added_by: String,
     pub added_at: Timestamp,
 }
 
+#[derive(sqlx::FromRow)]
+struct Row {
+    name: String,
+    title: String,
+    packages: String,
+    user_groups: String,
+    position: i64,
+    added_by: String,
+    added_at: i64,
+}
+
 impl Db {
-    /// Returns the environments that administrators added, in the order in which they did.
+    /// Returns the environments that administrators added, in the order of lists.
     pub async fn environments(&self) -> Result<Vec<EnvironmentRow>> {
-        let rows: Vec<(String, String, String, String, i64)> = reading!(self, pool =>
-            query_as("SELECT name, title, packages, added_by, added_at FROM environments ORDER BY added_at, name")
-            .fetch_all(pool).await)?;
-        let read = |(name, title, packages, added_by, at): (String, String, String, String, i64)| {
-            let packages = Json::read(&packages, "environment's packages")?;
-            Ok(EnvironmentRow { name, title, packages, added_by, added_at: Timestamp(at) })
+        let rows: Vec<Row> = reading!(self, pool => query_as(
+            "SELECT name, title, packages, user_groups, position, added_by, added_at FROM environments
+             ORDER BY position, added_at, name").fetch_all(pool).await)?;
+        let read = |row: Row| {
+            Ok(EnvironmentRow {
+                name: row.name,
+                title: row.title,
+                packages: Json::read(&row.packages, "environment's packages")?,
+                groups: Json::read(&row.user_groups, "environment's groups")?,
+                position: row.position,
+                added_by: row.added_by,
+                added_at: Timestamp(row.added_at),
+            })
         };
-        rows.into_iter().map(read).collect()
+        Ok(readable(rows.into_iter().map(read)))
     }
 
     /// Adds an environment; [`super::Error::Unique`] where one has its name.
     pub async fn add_environment(&self, new: &EnvironmentRow, noted: &Entry<'_>) -> Result<()> {
-        let packages = Json::write(&new.packages);
+        let (packages, groups) = (Json::write(&new.packages), Json::write(&new.groups));
         transaction!(self, tx => {
-            query("INSERT INTO environments (name, title, packages, added_by, added_at) VALUES ($1, $2, $3, $4, $5)")
-                .bind(&new.name).bind(&new.title).bind(&packages).bind(&new.added_by).bind(new.added_at.0)
-                .execute(&mut *tx).await?;
+            query("INSERT INTO environments (name, title, packages, user_groups, position, added_by, added_at)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7)")
+                .bind(&new.name).bind(&new.title).bind(&packages).bind(&groups).bind(new.position)
+                .bind(&new.added_by).bind(new.added_at.0).execute(&mut *tx).await?;
             append_audit(&mut *tx, noted).await?;
         });
         Ok(())
     }
 
-    /// Sets the title and the packages of an environment. Returns false where there is none of this name.
-    pub async fn change_environment(
-        &self,
-        name: &str,
-        title: &str,
-        packages: &[String],
-        noted: &Entry<'_>,
-    ) -> Result<bool> {
-        let packages = Json::write(&packages);
+    /// Sets all of an environment but its name and who added it. Returns false where there is none of this name.
+    pub async fn change_environment(&self, new: &EnvironmentRow, noted: &Entry<'_>) -> Result<bool> {
+        let (packages, groups) = (Json::write(&new.packages), Json::write(&new.groups));
         Ok(transaction!(self, tx => {
-            let changed = query("UPDATE environments SET title = $2, packages = $3 WHERE name = $1")
-                .bind(name).bind(title).bind(&packages).execute(&mut *tx).await?;
+            let changed = query(
+                "UPDATE environments SET title = $2, packages = $3, user_groups = $4, position = $5 WHERE name = $1")
+                .bind(&new.name).bind(&new.title).bind(&packages).bind(&groups).bind(new.position)
+                .execute(&mut *tx).await?;
             if changed.rows_affected() == 0 {
                 return Ok(false);
             }

@@ -42,6 +42,7 @@ pub mod people;
 #[cfg(test)]
 mod plans;
 pub mod presets;
+pub mod profiles;
 pub mod quota_table;
 pub mod quotas;
 pub mod refusals;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{GroupId, Timestamp, user::LOCAL};
+use super::{FieldError, GroupId, Timestamp, line, user::LOCAL};
 
 /// A group, without its people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +28,36 @@ impl Group {
         self.source == LOCAL
     }
 }
+
+/// The largest number of groups that something can be for.
+const MAX_GROUPS: usize = 50;
+
+/// Reads the field `groups`, which names the groups that may use something: without space around a name, in order, each
+/// once.
+///
+/// # Errors
+///
+/// There are more than 50, or one can be no group's name. A group need not exist: a directory's appears with its members.
+pub fn parse_names(names: &[String]) -> Result<Vec<String>, FieldError> {
+    let wrong = |code, message: &str| Err(FieldError::new("groups", code, message));
+    let mut names: Vec<String> = names.iter().map(|name| name.trim().to_owned()).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort();
+    names.dedup();
+    if MAX_GROUPS < names.len() {
+        return wrong("too_many", "must have at most 50 groups");
+    }
+    match names.iter().find(|name| name.chars().any(line::is_misleading) || MAX_NAME_LENGTH < name.len()) {
+        Some(odd) => {
+            let shown: String = odd.escape_debug().take(60).collect();
+            wrong("invalid_value", &format!("`{shown}` cannot be the name of a group"))
+        }
+        None => Ok(names),
+    }
+}
+
+/// The longest name of a group, in bytes; a directory may have long ones.
+const MAX_NAME_LENGTH: usize = 256;
 
 /// An invitation that nobody accepted expires after so long (seconds).
 pub const INVITATION_LIFETIME: i64 = 14 * 86_400;

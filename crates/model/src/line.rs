@@ -19,6 +19,14 @@ pub fn parse(field: &str, text: &str, most: usize) -> Result<String, FieldError>
     Ok(text.to_owned())
 }
 
+/// Whether this can name something in requests and addresses: `most` bytes at most of `a` to `z`, digits, `_`, `.` and `-`,
+/// beginning with a letter or digit.
+pub fn is_short_name(name: &str, most: usize) -> bool {
+    name.len() <= most
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-'))
+}
+
 /// Breaks of lines, control characters, what turns the direction of writing, and what cannot be
 /// seen. The two joiners that some scripts are not written without are none of these.
 pub fn is_misleading(c: char) -> bool {

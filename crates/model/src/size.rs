@@ -49,6 +49,18 @@ pub fn human_size(bytes: i64) -> String {
     }
 }
 
+/// Writes a size for a form, which reads it back unchanged: `1.5 GiB`, `1127 MiB`, `1000 B`.
+#[must_use]
+pub fn exact_size(bytes: i64) -> String {
+    let short = human_size(bytes);
+    if parse_size(&short) == Some(bytes) {
+        return short;
+    }
+    let units = [(GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
+    let whole = units.into_iter().find(|(unit, _)| bytes % unit == 0);
+    whole.map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{} {name}", bytes / unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +86,10 @@ mod tests {
         assert_eq!(human_size(3 * GIB / 2), "1.5 GiB");
         assert_eq!(human_size(2 * GIB - 1), "2 GiB");
         assert_eq!(human_size(999), "999 B");
+        for (bytes, text) in
+            [(3 * GIB / 2, "1.5 GiB"), (5 * GIB / 4, "1280 MiB"), (GIB + 1, "1073741825 B"), (0, "0 B")]
+        {
+            assert_eq!((exact_size(bytes).as_str(), parse_size(text)), (text, Some(bytes)));
+        }
     }
 }

@@ -199,6 +199,18 @@ pub fn parse_duration(text: &str) -> Option<i64> {
     Some(span.as_secs()).filter(|seconds| *seconds >= 0)
 }
 
+/// A length of time for a form, which reads it back unchanged: `90s`, `30m`, `8h`, `2d`.
+#[must_use]
+pub fn exact_duration(seconds: i64) -> String {
+    match seconds {
+        0 => "0s".to_owned(),
+        _ if seconds % 86_400 == 0 => format!("{}d", seconds / 86_400),
+        _ if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        _ if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
+}
+
 /// A length of time as a person reads it: `45 s`, `12 min`, `1 h 12 min`, `3 d 4 h`.
 #[must_use]
 pub fn human_duration(seconds: i64) -> String {
@@ -234,6 +246,13 @@ pub fn human_hours(milliseconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_form_reads_back_what_it_shows() {
+        for (seconds, text) in [(90, "90s"), (1800, "30m"), (5400, "90m"), (28_800, "8h"), (172_800, "2d"), (0, "0s")] {
+            assert_eq!((exact_duration(seconds).as_str(), parse_duration(text)), (text, Some(seconds)));
+        }
+    }
 
     #[test]
     fn dates_of_http() {

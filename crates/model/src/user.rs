@@ -291,6 +291,11 @@ impl User {
         self.source == SERVICE
     }
 
+    /// Whether they may use what is for these groups: everybody where none is named, else their members and administrators.
+    pub fn may_use(&self, groups: &[String]) -> bool {
+        groups.is_empty() || self.role == Role::Admin || self.groups.iter().any(|group| groups.contains(group))
+    }
+
     /// Whether the account is kept in this portal, not in a directory.
     pub fn is_kept_here(&self) -> bool {
         self.is_local() || self.is_service()

@@ -21,10 +21,7 @@ use super::{
         paging::Listed,
     },
 };
-use crate::{
-    db::audit::ChangedBy,
-    environments::{Environment, Framework, NewEnvironment, Origin, State as Building},
-};
+use crate::environments::{Environment, Framework, NewEnvironment, Origin, State as Building};
 
 /// How much of a log is answered: its end, in bytes.
 const LOG_LIMIT: u64 = 256 << 10;
@@ -46,6 +43,11 @@ pub struct EnvironmentView {
     pub percent: Option<u8>,
     /// The current step, or what went wrong and the command that fixes it.
     pub detail: Option<String>,
+    /// Names of the groups that may use it. Empty: all users.
+    pub groups: Vec<String>,
+    /// Lists show environments in this order. The portal's own has 0, those of the configuration file have 10, 20, 30 and
+    /// so on.
+    pub position: i64,
     /// Where it is listed. Only an environment that was `added` can be changed here.
     pub origin: OriginView,
     /// The requirements that the administrator entered, as for pip. Null unless it was `added`.
@@ -90,6 +92,8 @@ impl From<Environment> for EnvironmentView {
             state,
             percent,
             detail,
+            groups: environment.groups,
+            position: environment.position,
             origin,
             packages,
             added_by,
@@ -106,24 +110,26 @@ pub struct FrameworkView {
     pub uses_gpus: bool,
 }
 
-/// Lists the software environments.
+/// Lists the software environments that you may use.
 #[utoipa::path(get, path = "/environments", tag = "catalogue",
     responses((status = 200, body = Listed<EnvironmentView>)))]
-pub async fn list(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum::Json<Listed<EnvironmentView>> {
-    let items = portal.sessions.environments.list().into_iter().map(EnvironmentView::from).collect();
+pub async fn list(user: CurrentUser, State(portal): State<Arc<Portal>>) -> axum::Json<Listed<EnvironmentView>> {
+    let offered = portal.sessions.environments_for(user.actor()).into_iter();
+    let items = offered.map(EnvironmentView::from).collect();
     axum::Json(Listed { items, next_cursor: None })
 }
 
 /// Returns one software environment.
 #[utoipa::path(get, path = "/environments/{name}", tag = "catalogue", params(("name" = String, Path)),
-    responses((status = 200, body = EnvironmentView), (status = 404, description = "Not found", body = Problem)))]
+    responses((status = 200, body = EnvironmentView),
+        (status = 404, description = "It does not exist, or your groups may not use it", body = Problem)))]
 pub async fn find(
-    _: CurrentUser,
+    user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
 ) -> Result<axum::Json<EnvironmentView>> {
-    let found = portal.sessions.environments.find(&name).ok_or_else(Error::not_found)?;
-    Ok(axum::Json(found.into()))
+    let found = portal.sessions.environments_for(user.actor()).into_iter().find(|one| one.name == name);
+    Ok(axum::Json(found.ok_or_else(Error::not_found)?.into()))
 }
 
 /// A new software environment.
@@ -140,6 +146,13 @@ pub struct NewEnvironmentRequest {
     /// Requirements as for pip, such as `torch` or `torch==2.9.*`. JupyterLab, ipykernel and TensorBoard are added.
     #[schema(min_items = 1, max_items = 200)]
     packages: Vec<String>,
+    /// Names of the groups that may use it. Default: all users.
+    #[serde(default)]
+    #[schema(max_items = 50)]
+    groups: Vec<String>,
+    /// Lists show environments in this order. Default: last.
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    position: Option<i64>,
 }
 
 /// Adds a software environment, which the portal builds in the background.
@@ -154,13 +167,13 @@ pub async fn create(
     State(portal): State<Arc<Portal>>,
     Json(request): Json<NewEnvironmentRequest>,
 ) -> Result<Created<EnvironmentView>> {
-    let NewEnvironmentRequest { name, title, packages } = request;
-    let new = NewEnvironment { name, title, packages };
-    let made = portal.sessions.environments.add(&portal.db, new, by(&portal, &admin)).await?;
+    let NewEnvironmentRequest { name, title, packages, groups, position } = request;
+    let new = NewEnvironment { name, title, packages, groups, position };
+    let made = portal.sessions.environments.add(&portal.db, new, portal.changed_by(&admin)).await?;
     Ok(Created(format!("/api/v1/environments/{}", made.name), made.into()))
 }
 
-/// The new title and packages of an environment.
+/// The new values of an environment.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnvironmentChangeRequest {
@@ -170,6 +183,13 @@ pub struct EnvironmentChangeRequest {
     /// Requirements as for pip. If they differ from the current ones, the environment is rebuilt.
     #[schema(min_items = 1, max_items = 200)]
     packages: Vec<String>,
+    /// Names of the groups that may use it. Default: all users.
+    #[serde(default)]
+    #[schema(max_items = 50)]
+    groups: Vec<String>,
+    /// Lists show environments in this order. Default: unchanged.
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    position: Option<i64>,
 }
 
 /// Changes a software environment that was added.
@@ -186,9 +206,9 @@ pub async fn change(
     Path(name): Path<String>,
     Json(request): Json<EnvironmentChangeRequest>,
 ) -> Result<axum::Json<EnvironmentView>> {
-    let EnvironmentChangeRequest { title, packages } = request;
-    let new = NewEnvironment { name, title, packages };
-    let changed = portal.sessions.environments.change_added(&portal.db, new, by(&portal, &admin)).await?;
+    let EnvironmentChangeRequest { title, packages, groups, position } = request;
+    let new = NewEnvironment { name, title, packages, groups, position };
+    let changed = portal.sessions.environments.change_added(&portal.db, new, portal.changed_by(&admin)).await?;
     Ok(axum::Json(changed.into()))
 }
 
@@ -197,7 +217,7 @@ pub async fn change(
     responses((status = 204, description = "Removed"), (status = 404, description = "Not found", body = Problem),
         (status = 409, description = "Sessions or jobs use it, or it was not added by an administrator", body = Problem)))]
 pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
-    portal.sessions.environments.remove(&portal.db, &name, by(&portal, &admin)).await?;
+    portal.sessions.environments.remove(&portal.db, &name, portal.changed_by(&admin)).await?;
     Ok(NoContent.into_response())
 }
 
@@ -224,8 +244,4 @@ pub async fn retry(
 pub async fn log(_: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let text = portal.sessions.environments.build_log(&name, LOG_LIMIT).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
-}
-
-fn by<'a>(portal: &Portal, admin: &'a Admin) -> ChangedBy<'a> {
-    ChangedBy { actor: admin.0.user.name.as_str(), at: portal.clock.now() }
 }

@@ -145,6 +145,17 @@ impl From<environments::Error> for Error {
     }
 }
 
+impl From<sessions::profiles::Error> for Error {
+    fn from(err: sessions::profiles::Error) -> Self {
+        match err {
+            sessions::profiles::Error::NotFound => Self::not_found(),
+            sessions::profiles::Error::Invalid(faults) => Self::invalid(faults),
+            sessions::profiles::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
+            sessions::profiles::Error::Db(err) => err.into(),
+        }
+    }
+}
+
 impl From<jobs::Error> for Error {
     fn from(err: jobs::Error) -> Self {
         match err {

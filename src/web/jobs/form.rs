@@ -69,7 +69,7 @@ pub async fn page(
     Query(prefill): Query<Prefill>,
 ) -> Result<Response> {
     let standing = portal.sessions.standing(user.id()).await?;
-    let mut form = sessions::defaults(&portal, &standing, Class::Job);
+    let mut form = sessions::defaults(&portal, &user, &standing, Class::Job);
     form.environment.clear();
     let mut work = WorkForm { script: SCRIPT.to_owned(), ..WorkForm::default() };
     let (mut copy_of, mut preset, mut errors) = (None, String::new(), Vec::new());
@@ -95,7 +95,7 @@ pub async fn page(
     if let Some(id) = prefill.from.as_deref().and_then(|id| id.parse::<JobId>().ok()) {
         let job = portal.jobs.find(user.actor(), id).await?;
         let like = portal.jobs.request_like(user.actor(), &job).await?;
-        sessions::fill(&mut form, &portal, &job.latest);
+        sessions::fill(&mut form, &portal, &user, &job.latest);
         form.name.clone_from(&job.name);
         form.log_directory = like.log_directory.clone().unwrap_or_default();
         form.slurm.clone_from(&like.slurm);
@@ -377,11 +377,11 @@ async fn view(
     Ok(NewJob {
         layout,
         own_environments: portal.sessions.own_environments(user.actor()).await?,
-        sizes: sessions::sizes(portal, standing, Class::Job),
+        sizes: sessions::sizes(portal, user, standing, Class::Job),
         custom: Some(sessions::sliders(portal, standing)),
         gpu_models: sessions::gpu_models(portal),
         groups: standing.billing_groups.groups.iter().map(|group| group.name.clone()).collect(),
-        environments: environments(portal),
+        environments: environments(portal, user),
         images: sessions::images(portal, user),
         modules: sessions::modules(portal),
         durations: NewSession::durations(sessions::longest(portal, standing, Class::Job), chosen),
@@ -405,9 +405,9 @@ async fn live(portal: &Portal, user: &CurrentUser) -> Result<Vec<(String, String
 }
 
 /// A job that names none starts at once, in what is there.
-fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
+fn environments(portal: &Portal, user: &CurrentUser) -> Vec<EnvironmentChoice> {
     let at_once = EnvironmentChoice { name: String::new(), title: "default, if it is ready".to_owned(), ready: true };
-    std::iter::once(at_once).chain(sessions::environments(portal)).collect()
+    std::iter::once(at_once).chain(sessions::environments(portal, user)).collect()
 }
 
 #[cfg(test)]

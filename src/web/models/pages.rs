@@ -153,7 +153,7 @@ fn new_view(
         layout: portal.layout_of(&user.0, Nav::Models),
         dataset: (dataset.id.to_string(), dataset.name.clone()),
         kind: dataset.kind.clone(),
-        environments: crate::web::sessions::form::environments(portal)
+        environments: crate::web::sessions::form::environments(portal, user)
             .into_iter()
             .map(|one| (one.name, one.title))
             .collect(),
@@ -361,7 +361,7 @@ async fn precisions(
     let mut environments = Vec::new();
     if is_own {
         let its = portal.models.environment(&user.user, model).await?;
-        let listed = crate::web::sessions::form::environments(portal);
+        let listed = crate::web::sessions::form::environments(portal, user);
         environments =
             listed.into_iter().map(|one| (one.name == its, one)).map(|(is, one)| (one.name, one.title, is)).collect();
         // One of the person's own, by its path.

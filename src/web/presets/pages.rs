@@ -13,7 +13,7 @@ use crate::{
     model::{
         Preset, PresetId, Role,
         preset::{PresetHolder, PresetKind},
-        size::human_size,
+        size::exact_size,
     },
     presets::{NewPreset, PresetChange, SavedRequest},
     sessions::StartRequest,
@@ -106,7 +106,7 @@ pub(in crate::web) fn fill(form: &mut NewSessionForm, request: &StartRequest) {
         form.gpus = resources.gpus.to_string();
         form.gpu_model = resources.gpu_model.clone().unwrap_or_default();
         form.cpus = resources.cpus.to_string();
-        form.memory = human_size(resources.memory_bytes);
+        form.memory = exact_size(resources.memory_bytes);
     }
     if let Some(profile) = &request.profile {
         form.profile.clone_from(profile);

@@ -37,7 +37,7 @@ use crate::{
         modules as module_names,
         preset::PresetKind,
         quota::{Class, Decision, Field, Limit, Request},
-        size::{GIB, human_size, parse_size},
+        size::{GIB, exact_size, parse_size},
     },
     presets::SavedRequest,
     sessions::{Options, Profile, StartRequest},
@@ -70,7 +70,7 @@ pub async fn page(
     Query(prefill): Query<Prefill>,
 ) -> Result<Response> {
     let standing = portal.sessions.standing(user.id()).await?;
-    let mut form = defaults(&portal, &standing, Class::Session);
+    let mut form = defaults(&portal, &user, &standing, Class::Session);
     let (mut copy_of, mut preset, mut errors) = (None, String::new(), Vec::new());
     if let Some(text) = &prefill.preset {
         let (found, saved) = presets::asked(&portal, &user, PresetKind::Session, text).await?;
@@ -94,7 +94,7 @@ pub async fn page(
     }
     if let Some(id) = prefill.from.as_deref().and_then(|id| id.parse::<SessionId>().ok()) {
         let session = portal.sessions.find(user.actor(), id).await?;
-        fill(&mut form, &portal, &session);
+        fill(&mut form, &portal, &user, &session);
         copy_of = Some(session.name);
     }
     let offered = |name: &String| portal.sessions.apps_for(user.actor()).any(|app| app.name == *name);
@@ -236,8 +236,13 @@ pub(in crate::web) fn same_again(session: &Session) -> StartRequest {
     }
 }
 
-pub(in crate::web) fn defaults(portal: &Portal, standing: &QuotaStatus, class: Class) -> NewSessionForm {
-    let profiles = &portal.sessions.profiles();
+pub(in crate::web) fn defaults(
+    portal: &Portal,
+    user: &CurrentUser,
+    standing: &QuotaStatus,
+    class: Class,
+) -> NewSessionForm {
+    let profiles = portal.sessions.profiles_for(user.actor());
     // A notebook begins with the smallest GPU size that starts now, else the first size that does; a job with the
     // smallest size, since what it computes on is part of what was written.
     let fits = |profile: &Profile| fit(portal, standing, profile, class).0 == Fit::Now;
@@ -255,7 +260,7 @@ pub(in crate::web) fn defaults(portal: &Portal, standing: &QuotaStatus, class: C
         profile: chosen.map_or_else(|| "custom".to_owned(), |profile| profile.name.clone()),
         gpus: resources.gpus.to_string(),
         cpus: resources.cpus.to_string(),
-        memory: human_size(resources.memory_bytes),
+        memory: exact_size(resources.memory_bytes),
         duration: chosen.map_or(longest, |profile| profile.duration_seconds.min(longest)).to_string(),
         environment: crate::environments::DEFAULT.to_owned(),
         group: charged_by_default(&standing.billing_groups),
@@ -264,16 +269,17 @@ pub(in crate::web) fn defaults(portal: &Portal, standing: &QuotaStatus, class: C
     }
 }
 
-pub(in crate::web) fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
+pub(in crate::web) fn fill(form: &mut NewSessionForm, portal: &Portal, user: &CurrentUser, session: &Session) {
     let spec = &session.spec;
-    let known = |name: &String| portal.sessions.profiles().iter().any(|profile| profile.name == *name);
+    let offered = portal.sessions.profiles_for(user.actor());
+    let known = |name: &String| offered.iter().any(|profile| profile.name == *name);
     form.app.clone_from(&session.app);
     form.name.clone_from(&session.name);
     form.profile = spec.profile.clone().filter(known).unwrap_or_else(|| "custom".to_owned());
     form.gpus = spec.resources.gpus.to_string();
     form.gpu_model = spec.resources.gpu_model.clone().unwrap_or_default();
     form.cpus = spec.resources.cpus.to_string();
-    form.memory = human_size(spec.resources.memory_bytes);
+    form.memory = exact_size(spec.resources.memory_bytes);
     form.duration = spec.duration_seconds.to_string();
     form.modules = spec.modules.join(" ");
     form.working_directory = spec.working_directory.clone().unwrap_or_default();
@@ -427,17 +433,17 @@ async fn view(
         layout,
         own_environments,
         apps: apps(portal, user),
-        sizes: sizes(portal, standing, Class::Session),
+        sizes: sizes(portal, user, standing, Class::Session),
         custom: Some(sliders(portal, standing)),
         gpu_models: gpu_models(portal),
         groups: standing.billing_groups.groups.iter().map(|group| group.name.clone()).collect(),
-        environments: environments(portal),
+        environments: environments(portal, user),
         images: images(portal, user),
         modules: modules(portal),
         durations: NewSession::durations(longest(portal, standing, Class::Session), chosen),
         meters: cards::meters(standing),
         slurm_fields,
-        usual_size: defaults(portal, standing, Class::Session).profile,
+        usual_size: defaults(portal, user, standing, Class::Session).profile,
         form: NewSessionForm { csrf_token, ..form },
         errors,
         verdict: None,
@@ -484,10 +490,15 @@ pub(in crate::web) fn modules(portal: &Portal) -> Option<Vec<(String, String, St
     Some(known.list().iter().map(row).collect())
 }
 
-pub(in crate::web) fn sizes(portal: &Portal, standing: &QuotaStatus, class: Class) -> Vec<SizeTile> {
-    let profiles = portal.sessions.profiles();
-    let profiles = profiles.iter();
+pub(in crate::web) fn sizes(
+    portal: &Portal,
+    user: &CurrentUser,
+    standing: &QuotaStatus,
+    class: Class,
+) -> Vec<SizeTile> {
+    let profiles = portal.sessions.profiles_for(user.actor());
     profiles
+        .iter()
         .map(|profile| {
             let (fit, note) = fit(portal, standing, profile, class);
             SizeTile {
@@ -551,7 +562,7 @@ pub(in crate::web) fn sliders(portal: &Portal, standing: &QuotaStatus) -> Slider
     }
 }
 
-pub(in crate::web) fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
+pub(in crate::web) fn environments(portal: &Portal, user: &CurrentUser) -> Vec<EnvironmentChoice> {
     let choice = |environment: crate::environments::Environment| EnvironmentChoice {
         title: match environment.python_version {
             Some(version) if cpu_only(&environment.frameworks).is_some() => {
@@ -563,7 +574,7 @@ pub(in crate::web) fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
         name: environment.name,
         ready: matches!(environment.state, Building::Ready { .. }),
     };
-    portal.sessions.environments.list().into_iter().map(choice).collect()
+    portal.sessions.environments_for(user.actor()).into_iter().map(choice).collect()
 }
 
 /// The name of the group that is charged while none is chosen.

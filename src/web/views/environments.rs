@@ -18,23 +18,29 @@ pub struct EnvironmentsPage {
     pub notice: Option<String>,
     /// Why a form was refused, where no field is wrong.
     pub error: Option<String>,
-    /// Fields: `name`, `title`, `packages`.
-    pub errors: Vec<FieldError>,
     pub rows: Vec<EnvironmentRow>,
     /// What can be added with one click, without names that exist.
     pub suggestions: Vec<&'static Suggestion>,
     pub form: EnvironmentForm,
 }
 
-/// What was typed, kept after an error.
+/// A form with what was typed, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub struct EnvironmentForm {
     pub name: String,
     pub title: String,
     /// A package a line.
     pub packages: String,
-    /// It was typed for the environment of this name, not for a new one.
-    pub changes: bool,
+    pub groups: String,
+    pub position: String,
+    pub errors: Vec<FieldError>,
+}
+
+impl EnvironmentForm {
+    /// Returns what is wrong with an input.
+    pub fn error(&self, name: &str) -> Option<&str> {
+        self.errors.iter().find(|error| error.field == name).map(|error| error.message.as_str())
+    }
 }
 
 /// One environment.
@@ -53,16 +59,20 @@ pub struct EnvironmentRow {
     pub python: Option<String>,
     /// The frameworks, with whether they can use GPUs.
     pub frameworks: Vec<(String, bool)>,
+    /// The groups that may use it, each with whether such a group exists; empty: all users.
+    pub groups: Vec<(String, bool)>,
+    pub position: i64,
     /// `ada`, `configuration file` or `portal`.
     pub from: String,
-    /// What an administrator listed; only then it can be changed here.
-    pub packages: Option<Vec<String>>,
+    /// The form that changes it, where it can be changed here.
+    pub form: Option<EnvironmentForm>,
     /// The portal builds it, so that there is a log.
     pub has_log: bool,
 }
 
 impl EnvironmentRow {
-    pub fn new(environment: Environment, now: Timestamp) -> Self {
+    /// `exists` tells whether there is a group of this name.
+    pub fn new(environment: Environment, now: Timestamp, exists: impl Fn(&str) -> bool) -> Self {
         let (class, word) = match environment.state {
             State::Building { .. } => ("starting", "Building"),
             State::Ready { .. } => ("done", "Ready"),
@@ -85,8 +95,16 @@ impl EnvironmentRow {
             Origin::File => ("configuration file".to_owned(), None),
             Origin::Added { packages, by } => (by, Some(packages)),
         };
+        let form = packages.map(|packages| EnvironmentForm {
+            name: environment.name.clone(),
+            title: environment.title.clone(),
+            packages: packages.join("\n"),
+            groups: environment.groups.join(", "),
+            position: environment.position.to_string(),
+            errors: Vec::new(),
+        });
         Self {
-            has_log: has_log || packages.is_some(),
+            has_log: has_log || form.is_some(),
             name: environment.name,
             title: environment.title,
             class,
@@ -95,50 +113,11 @@ impl EnvironmentRow {
             failure,
             note: environment.note,
             python: environment.python_version,
+            groups: environment.groups.into_iter().map(|group| (group.clone(), exists(&group))).collect(),
+            position: environment.position,
             frameworks: environment.frameworks.into_iter().map(|one| (one.name, one.uses_gpus)).collect(),
             from,
-            packages,
+            form,
         }
-    }
-}
-
-impl EnvironmentsPage {
-    /// What is wrong with a field of the form that adds one.
-    pub fn error(&self, field: &str) -> Option<&str> {
-        if self.form.changes { None } else { self.message(field) }
-    }
-
-    fn message(&self, field: &str) -> Option<&str> {
-        self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
-    }
-
-    /// Whether this row's form was refused.
-    fn is_refused(&self, row: &EnvironmentRow) -> bool {
-        self.form.changes && self.form.name == row.name && !self.errors.is_empty()
-    }
-
-    /// The packages in this row's form, a line each.
-    fn packages(&self, row: &EnvironmentRow) -> String {
-        if self.is_refused(row) {
-            self.form.packages.clone()
-        } else {
-            row.packages.clone().unwrap_or_default().join("\n")
-        }
-    }
-
-    fn title<'a>(&'a self, row: &'a EnvironmentRow) -> &'a str {
-        if self.is_refused(row) { &self.form.title } else { &row.title }
-    }
-
-    fn new_title(&self) -> &str {
-        if self.form.changes { "" } else { &self.form.title }
-    }
-
-    fn new_packages(&self) -> &str {
-        if self.form.changes { "" } else { &self.form.packages }
-    }
-
-    fn row_error(&self, row: &EnvironmentRow, field: &str) -> Option<&str> {
-        self.message(field).filter(|_| self.is_refused(row))
     }
 }

@@ -43,6 +43,7 @@ mod precisions;
 mod predictions;
 mod presets;
 mod preview;
+mod profiles;
 mod queue;
 mod quotas;
 mod results;
@@ -119,6 +120,7 @@ pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, S
 pub use predictions::{PredictionCard, PredictionsPage};
 pub use presets::{PresetForm, PresetList, PresetRow, PresetStart};
 pub use preview::{Cell, CellOutput, Preview, TablePreview, TextPreview};
+pub use profiles::{ProfileForm, ProfileRow, ProfilesPage};
 pub use queue::{QueuePage, QueueRow};
 pub use quotas::{
     ChangeLine, Choice, EnteredAmount, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes,

@@ -87,6 +87,13 @@ async fn expiring(db: &Db) -> UserId {
     user
 }
 
+/// Adds what can be chosen for sessions: an environment, a profile and a preset.
+async fn add_choices(db: &Db, owner: UserId, name: &str) {
+    db.add_environment(&super::environments::row(name, 0), &NOTED).await.unwrap();
+    db.add_profile(&super::profiles::row(name, 0), &NOTED).await.unwrap();
+    db.add_preset(&super::presets::preset(owner, name), 99, &NOTED).await.unwrap();
+}
+
 impl<'a> Scene<'a> {
     async fn new(db: &'a Db) -> Self {
         let chief = NewUser {
@@ -150,8 +157,7 @@ impl<'a> Scene<'a> {
         db.add_image(&image("one"), &NOTED).await.unwrap();
         db.set_registry_credentials(ada, &at_registry("nvcr.io"), &NOTED).await.unwrap();
         for name in ["one", "two"] {
-            db.add_environment(&super::environments::row(name, 0), &NOTED).await.unwrap();
-            db.add_preset(&super::presets::preset(ada, name), 99, &NOTED).await.unwrap();
+            add_choices(db, ada, name).await;
         }
         db.withhold_gpu(&withheld("GPU-1"), &NOTED).await.unwrap();
         let runs = [super::runs::run(ada, "one"), super::runs::run(ada, "two")];
@@ -298,8 +304,17 @@ impl<'a> Scene<'a> {
                 db.remove_preset(presets.last().unwrap().id, &named(action)).await.map(drop)
             }
             "environment.add" => db.add_environment(&super::environments::row("three", 0), &named(action)).await,
-            "environment.change" => db.change_environment("one", "x", &[], &named(action)).await.map(drop),
+            "environment.change" => {
+                let changed = super::environments::row("one", 1);
+                db.change_environment(&changed, &named(action)).await.map(drop)
+            }
             "environment.remove" => db.remove_environment("two", &named(action)).await.map(drop),
+            "profile.add" => db.add_profile(&super::profiles::row("three", 0), &named(action)).await,
+            "profile.change" => {
+                let changed = super::profiles::row("one", 1);
+                db.change_profile(&changed, &named(action)).await.map(drop)
+            }
+            "profile.remove" => db.remove_profile("two", &named(action)).await.map(drop),
             "image.remove" => db.remove_image("one", &named(action)).await.map(drop),
             "announcement.make" => db.add_announcement(&announcement("three"), None, &named(action)).await,
             "announcement.change" => {

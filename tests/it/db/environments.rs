@@ -9,6 +9,8 @@ pub fn row(name: &str, seconds: i64) -> EnvironmentRow {
         name: name.to_owned(),
         title: format!("Title of {name}"),
         packages: vec!["torch==2.9.*".to_owned(), "six".to_owned()],
+        groups: vec!["vision".to_owned()],
+        position: seconds,
         added_by: "chief".to_owned(),
         added_at: START.plus_seconds(seconds),
     }
@@ -23,9 +25,12 @@ async fn environments_are_added_changed_and_removed() {
         db.add_environment(&row("a", 2), &NOTED).await.unwrap();
         assert!(matches!(db.add_environment(&row("a", 3), &NOTED).await, Err(Error::Unique)));
         assert_eq!(db.environments().await.unwrap(), [row("b", 1), row("a", 2)]);
-        assert!(db.change_environment("a", "New", &["six".to_owned()], &NOTED).await.unwrap());
-        assert!(!db.change_environment("c", "New", &[], &NOTED).await.unwrap());
-        let changed = EnvironmentRow { title: "New".to_owned(), packages: vec!["six".to_owned()], ..row("a", 2) };
+        let packages = vec!["six".to_owned()];
+        let changed =
+            EnvironmentRow { title: "New".to_owned(), packages, groups: Vec::new(), position: 5, ..row("a", 2) };
+        let by_others = EnvironmentRow { added_by: "somebody".to_owned(), ..changed.clone() };
+        assert!(db.change_environment(&by_others, &NOTED).await.unwrap());
+        assert!(!db.change_environment(&row("c", 1), &NOTED).await.unwrap());
         assert_eq!(db.environments().await.unwrap()[1], changed);
         assert!(!db.remove_environment("c", &NOTED).await.unwrap());
         assert!(db.remove_environment("b", &NOTED).await.unwrap());

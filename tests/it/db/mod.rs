@@ -29,6 +29,7 @@ pub mod opening;
 mod order;
 pub mod people;
 pub mod presets;
+mod profiles;
 mod quota_changes;
 mod quota_table;
 mod quotas;

@@ -17,7 +17,7 @@ const BY: ChangedBy<'_> = ChangedBy { actor: "chief", at: Timestamp(1_000) };
 fn new(name: &str, packages: &[&str]) -> NewEnvironment {
     // The index of these tests has no version that is asked for by itself.
     let packages = packages.iter().chain(&["jupyterlab"]).map(|&one| one.to_owned()).collect();
-    NewEnvironment { name: name.to_owned(), title: String::new(), packages }
+    NewEnvironment { name: name.to_owned(), packages, ..NewEnvironment::default() }
 }
 
 /// Environments that build nothing by themselves but what administrators add.

@@ -64,6 +64,21 @@ const MATRIX: &[Row] = &[
     row("POST", "/settings/presets/{id}", "preset_name=z", [401, 303, 404, 404, 403, 401, 401]),
     row("POST", "/settings/presets/{id}/remove", "a=b", [401, 303, 404, 404, 403, 401, 401]),
     row("GET", "/api/v1/profiles", "", [401, 200, 200, 200, 200, 401, 401]),
+    // There is no profile of this name.
+    row(
+        "POST",
+        "/api/v1/profiles",
+        r#"{"name": "X", "resources": {}, "duration_seconds": 60}"#,
+        [401, 403, 403, 422, 403, 401, 401],
+    ),
+    row("GET", "/api/v1/profiles/{name}", "", [401, 404, 404, 404, 404, 401, 401]),
+    row(
+        "PUT",
+        "/api/v1/profiles/{name}",
+        r#"{"resources": {}, "duration_seconds": 60}"#,
+        [401, 403, 403, 404, 403, 401, 401],
+    ),
+    row("DELETE", "/api/v1/profiles/{name}", "", [401, 403, 403, 404, 403, 401, 401]),
     row("GET", "/api/v1/environments", "", [401, 200, 200, 200, 200, 401, 401]),
     // There is no environment of this name.
     row("POST", "/api/v1/environments", r#"{"name": "X", "packages": []}"#, [401, 403, 403, 422, 403, 401, 401]),
@@ -435,6 +450,10 @@ const MATRIX: &[Row] = &[
     row("POST", "/admin/environments/{name}", "packages=six", [401, 403, 403, 404, 403, 401, 401]),
     row("POST", "/admin/environments/{name}/remove", "a=b", [401, 403, 403, 404, 403, 401, 401]),
     row("POST", "/admin/environments/{name}/retry", "a=b", [401, 403, 403, 404, 403, 401, 401]),
+    row("GET", "/admin/profiles", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/profiles", "name=X", [401, 403, 403, 422, 403, 401, 401]),
+    row("POST", "/admin/profiles/{name}", "gpus=0&cpus=1&memory=1G&duration=1h", [401, 403, 403, 404, 403, 401, 401]),
+    row("POST", "/admin/profiles/{name}/remove", "a=b", [401, 403, 403, 404, 403, 401, 401]),
     row("GET", "/admin/import", "", [303, 403, 403, 200, 403, 401, 303]),
     row("POST", "/admin/import", "table=name%0Aby_table", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/users", "", [303, 403, 403, 200, 403, 401, 303]),

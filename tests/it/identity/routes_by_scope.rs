@@ -62,6 +62,10 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "POST /datasets/{id}/change",
             "POST /datasets/{id}/remove",
             "POST /queue/{id}/cancel",
+            "GET /admin/profiles",
+            "POST /admin/profiles",
+            "POST /admin/profiles/{name}",
+            "POST /admin/profiles/{name}/remove",
             "GET /admin/environments",
             "POST /admin/environments",
             "POST /admin/environments/{name}",
@@ -301,6 +305,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
         "read sessions jobs admin:site",
         &[
             "GET /api/v1/profiles",
+            "GET /api/v1/profiles/{name}",
             "GET /api/v1/environments",
             "GET /api/v1/environments/{name}",
             "GET /api/v1/environments/{name}/log",
@@ -434,6 +439,9 @@ pub const ROUTES: &[(&str, &[&str])] = &[
     (
         "admin:site",
         &[
+            "POST /api/v1/profiles",
+            "PUT /api/v1/profiles/{name}",
+            "DELETE /api/v1/profiles/{name}",
             "POST /api/v1/environments",
             "PUT /api/v1/environments/{name}",
             "DELETE /api/v1/environments/{name}",

@@ -73,6 +73,22 @@ async fn added_used_at_once_changed_and_removed() {
     assert!(job["id"].is_string(), "{job}");
     jobs::ended(&house, &ada, &long, "stopped_by_owner").await;
 
+    // For some groups only: nobody else sees it or starts in it, and nothing is built again.
+    let theirs = json!({ "title": "Demo", "packages": ["ly-one", "ly-two"], "groups": ["vision"], "position": 5 });
+    let (status, changed) = admin.ask(&house, "PUT", "/environments/demo", &theirs).await;
+    assert_eq!(
+        (status, &changed["state"], &changed["groups"]),
+        (200, &json!("ready"), &json!(["vision"])),
+        "{changed}"
+    );
+    assert_eq!(ada.get(&house, "/environments").await["items"].as_array().unwrap().len(), 1);
+    assert_eq!(ada.ask(&house, "GET", "/environments/demo", &Value::Null).await.0, 404);
+    let (status, refused) = ada.ask(&house, "POST", "/jobs", &import("ly_one", "demo")).await;
+    assert_eq!((status, &refused["errors"][0]["field"]), (422, &json!("environment")), "{refused}");
+    let listed = admin.get(&house, "/environments").await;
+    let names: Vec<_> = listed["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["demo", "default"], "those of the file have 10, 20 and so on");
+
     // A portal that is killed knows it again.
     house.kill();
     house.start().await;

@@ -29,6 +29,7 @@ mod never;
 mod operators;
 mod packages;
 pub mod person;
+mod profiles;
 mod restored;
 mod results;
 mod sweeps;

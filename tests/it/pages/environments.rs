@@ -19,7 +19,16 @@ pub fn environments(word: &Word) -> EnvironmentsPage {
         python: None,
         frameworks: Vec::new(),
         from: word("chief"),
-        packages: Some(vec![word("torch==2.9.*"), word("torchvision")]),
+        groups: vec![(word("vision"), true), (word("speech"), false)],
+        position: 30,
+        form: Some(EnvironmentForm {
+            name: name.to_owned(),
+            title: word(title),
+            packages: word("torch==2.9.*\ntorchvision"),
+            groups: word("vision, speech"),
+            position: "30".to_owned(),
+            errors: Vec::new(),
+        }),
         has_log: true,
     };
     let ready = |name: &str, title: &str, frameworks: &[(&str, bool)]| EnvironmentRow {
@@ -32,17 +41,18 @@ pub fn environments(word: &Word) -> EnvironmentsPage {
         layout: layout(word).at(Nav::Administration),
         notice: Some("The environment was added. It can be selected as soon as it is built.".to_owned()),
         error: None,
-        errors: Vec::new(),
         rows: vec![
             EnvironmentRow {
                 from: "portal".to_owned(),
-                packages: None,
+                groups: Vec::new(),
+                form: None,
                 note: Some(word("JAX computes on CPUs: the driver supports CUDA 11.4, JAX needs CUDA 12.")),
                 ..ready("default", "Keras on JAX, scikit-learn, TensorBoard", &[("JAX", false)])
             },
             EnvironmentRow {
                 from: "configuration file".to_owned(),
-                packages: None,
+                groups: Vec::new(),
+                form: None,
                 has_log: false,
                 ..ready("site-torch", "site-torch", &[("PyTorch", true), ("TensorFlow", true)])
             },
@@ -69,16 +79,19 @@ pub fn environments_wrong(word: &Word) -> EnvironmentsPage {
     let error = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
     EnvironmentsPage {
         notice: None,
-        errors: vec![
-            error("name", "There is already an environment `pytorch`."),
-            error("title", "Enter at most 80 characters."),
-            error("packages", "`-r /etc/passwd` is not a package, as pip names it: `torch` or `torch==2.9.*`."),
-        ],
         form: EnvironmentForm {
             name: word("pytorch"),
             title: word("x"),
             packages: word("-r /etc/passwd"),
-            changes: false,
+            groups: word("vision, speech"),
+            position: word("first"),
+            errors: vec![
+                error("name", "There is already an environment `pytorch`."),
+                error("title", "Enter at most 80 characters."),
+                error("packages", "`-r /etc/passwd` is not a package, such as `torch` or `torch==2.9.*`."),
+                error("groups", "must have at most 50 groups"),
+                error("position", "Enter a whole number."),
+            ],
         },
         suggestions: Vec::new(),
         ..environments(word)
@@ -87,12 +100,11 @@ pub fn environments_wrong(word: &Word) -> EnvironmentsPage {
 
 /// A form that changes an environment and was refused.
 pub fn environments_unchanged(word: &Word) -> EnvironmentsPage {
-    let page = environments_wrong(word);
-    let errors = page.errors.into_iter().filter(|error| error.field != "name").collect();
-    EnvironmentsPage {
-        error: Some(word("Sessions or jobs that have not ended use the environment `pytorch`.")),
-        errors,
-        form: EnvironmentForm { changes: true, ..page.form },
-        ..environments(word)
-    }
+    let mut form = environments_wrong(word).form;
+    form.errors.retain(|error| error.field != "name");
+    let mut page = environments(word);
+    page.notice = None;
+    page.error = Some(word("Sessions or jobs that have not ended use the environment `pytorch`."));
+    page.rows[2].form = Some(form);
+    page
 }

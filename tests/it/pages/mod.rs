@@ -16,6 +16,7 @@ mod machines;
 pub mod markup;
 mod models;
 mod people;
+mod profiles;
 mod queue;
 mod quotas;
 mod runs;

@@ -9,13 +9,15 @@ use super::{
     config::{is_name, is_package, with_servers},
 };
 use lyceum_db::{self as db, Db, audit::ChangedBy, environments::EnvironmentRow};
-use lyceum_model::{FieldError, line};
+use lyceum_model::{FieldError, Timestamp, group, line};
 
 /// The longest title, in characters.
 const MAX_TITLE_LENGTH: usize = 80;
 /// The longest requirement of a package, in bytes.
 const MAX_PACKAGE_LENGTH: usize = 200;
 const MAX_PACKAGES: usize = 200;
+/// The largest number that the order can have.
+const MAX_POSITION: i64 = 1_000_000;
 
 /// An environment to be added, or what one is changed to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,10 @@ pub struct NewEnvironment {
     pub title: String,
     /// Requirements as for pip: `torch==2.9.*`.
     pub packages: Vec<String>,
+    /// Names of the groups that may use it; empty for everybody.
+    pub groups: Vec<String>,
+    /// `None`: after all others, or where it was.
+    pub position: Option<i64>,
 }
 
 /// Why an environment cannot be added, changed or removed.
@@ -90,8 +96,7 @@ impl Environments {
                 );
                 continue;
             }
-            let new = NewEnvironment { name: row.name, title: row.title, packages: row.packages };
-            self.put(&new, &row.added_by);
+            self.put(&row);
         }
         Ok(())
     }
@@ -108,42 +113,41 @@ impl Environments {
         if new.name == DEFAULT || self.find(&new.name).is_some() {
             return Err(taken());
         }
-        let row = EnvironmentRow {
-            name: new.name.clone(),
-            title: new.title.clone(),
-            packages: new.packages.clone(),
-            added_by: by.actor.to_owned(),
-            added_at: by.at,
-        };
-        let detail = new.packages.join(" ");
-        match db.add_environment(&row, &by.did("environment.add", &new.name, &detail)).await {
+        let last = self.0.known.borrow().last().map_or(0, |last| last.position);
+        let row = new.row((last.saturating_add(10)).min(MAX_POSITION), by.actor, by.at);
+        match db.add_environment(&row, &by.did("environment.add", &row.name, &told(&row))).await {
             Err(db::Error::Unique) => return Err(taken()),
             added => added?,
         }
-        Ok(self.put(&new, by.actor))
+        Ok(self.put(&row))
     }
 
-    /// Changes the title and the packages. If the packages change, it is rebuilt; running sessions keep the old ones.
+    /// Changes an environment. If the packages change, it is rebuilt; running sessions keep the old ones.
     pub async fn change_added(&self, db: &Db, new: NewEnvironment, by: ChangedBy<'_>) -> Result<Environment> {
         let _turn = self.0.changes.lock().await;
         let (before, packages, added_by) = self.added(&new.name)?;
-        let new = checked(&new)?;
-        if before.title == new.shown_title() && packages == new.packages {
+        let row = checked(&new)?.row(before.position, &added_by, by.at);
+        let is_same = before.title == row.title && before.groups == row.groups && before.position == row.position;
+        if is_same && packages == row.packages {
             return Ok(before);
         }
-        if packages != new.packages {
+        if packages != row.packages {
             self.check_builds()?;
         }
-        let detail = new.packages.join(" ");
-        let entry = by.did("environment.change", &new.name, &detail);
-        if !db.change_environment(&new.name, &new.title, &new.packages, &entry).await? {
+        if !db.change_environment(&row, &by.did("environment.change", &row.name, &told(&row))).await? {
             return Err(Error::NotFound);
         }
-        if packages == new.packages {
-            self.change(&new.name, |environment| new.shown_title().clone_into(&mut environment.title));
-            return self.find(&new.name).ok_or(Error::NotFound);
+        if packages == row.packages {
+            self.list_again(Environment {
+                title: row.title,
+                groups: row.groups,
+                position: row.position,
+                // What its build has said meanwhile.
+                ..self.find(&row.name).ok_or(Error::NotFound)?
+            });
+            return self.find(&row.name).ok_or(Error::NotFound);
         }
-        Ok(self.put(&new, &added_by))
+        Ok(self.put(&row))
     }
 
     /// Removes an environment and what was built of it.
@@ -230,23 +234,21 @@ impl Environments {
     }
 
     /// Lists an environment and has it built, in place of an earlier one with its name.
-    fn put(&self, new: &NewEnvironment, by: &str) -> Environment {
-        let title = new.shown_title();
-        let recipe = Arc::new(Recipe::listed(&new.name, title, with_servers(&new.packages).into()));
+    fn put(&self, new: &EnvironmentRow) -> Environment {
+        let recipe = Arc::new(Recipe::listed(&new.name, &new.title, with_servers(&new.packages).into()));
         let environment = Environment {
             name: new.name.clone(),
-            title: title.to_owned(),
+            title: new.title.clone(),
             python_version: None,
             frameworks: Vec::new(),
             note: None,
-            origin: Origin::Added { packages: new.packages.clone(), by: by.to_owned() },
+            groups: new.groups.clone(),
+            position: new.position,
+            origin: Origin::Added { packages: new.packages.clone(), by: new.added_by.clone() },
             state: State::Building { percent: 0, step: "queued".to_owned(), since: self.0.clock.now() },
         };
         // Before the recipe, so that its build finds what to report to.
-        self.0.known.send_modify(|all| match all.iter_mut().find(|one| one.name == new.name) {
-            Some(one) => one.clone_from(&environment),
-            None => all.push(environment.clone()),
-        });
+        self.list_again(environment.clone());
         self.0.recipes.send_modify(|all| match all.iter_mut().find(|one| one.name == new.name) {
             Some(one) => *one = recipe,
             None => all.push(recipe),
@@ -254,12 +256,38 @@ impl Environments {
         self.retry();
         environment
     }
+
+    /// Replaces the environment of this name, or adds it, and keeps the order.
+    fn list_again(&self, environment: Environment) {
+        self.0.known.send_modify(|all| {
+            all.retain(|one| one.name != environment.name);
+            all.push(environment);
+            all.sort_by_key(|one| {
+                let is_added = matches!(one.origin, Origin::Added { .. });
+                (one.position, is_added, is_added.then(|| one.name.clone()))
+            });
+        });
+    }
 }
 
 impl NewEnvironment {
-    fn shown_title(&self) -> &str {
-        if self.title.is_empty() { &self.name } else { &self.title }
+    fn row(&self, position: i64, by: &str, at: Timestamp) -> EnvironmentRow {
+        EnvironmentRow {
+            name: self.name.clone(),
+            title: if self.title.is_empty() { self.name.clone() } else { self.title.clone() },
+            packages: self.packages.clone(),
+            groups: self.groups.clone(),
+            position: self.position.unwrap_or(position),
+            added_by: by.to_owned(),
+            added_at: at,
+        }
     }
+}
+
+/// The audit log's words for an environment: its packages, and whom it is for.
+fn told(row: &EnvironmentRow) -> String {
+    let groups = (!row.groups.is_empty()).then(|| format!("; for {}", row.groups.join(", ")));
+    format!("{}{}", row.packages.join(" "), groups.unwrap_or_default())
 }
 
 /// What was entered, without space around it, or every fault.
@@ -284,7 +312,19 @@ fn checked(new: &NewEnvironment) -> Result<NewEnvironment> {
         faults.push(wrong);
         String::new()
     });
-    if faults.is_empty() { Ok(NewEnvironment { name, title, packages }) } else { Err(Error::Invalid(faults)) }
+    let groups = group::parse_names(&new.groups).unwrap_or_else(|wrong| {
+        faults.push(wrong);
+        Vec::new()
+    });
+    if new.position.is_some_and(|position| !(0..=MAX_POSITION).contains(&position)) {
+        faults.push(FieldError::new("position", "out_of_range", "must be from 0 to 1000000"));
+    }
+    let position = new.position;
+    if faults.is_empty() {
+        Ok(NewEnvironment { name, title, packages, groups, position })
+    } else {
+        Err(Error::Invalid(faults))
+    }
 }
 
 #[cfg(test)]
@@ -297,6 +337,7 @@ mod tests {
             name: name.to_owned(),
             title: title.to_owned(),
             packages: packages.iter().map(|&one| one.to_owned()).collect(),
+            ..NewEnvironment::default()
         };
         let good = checked(&new(" torch-2.9 ", " PyTorch ", &[" torch==2.9.* ", "torchvision"])).unwrap();
         assert_eq!(good, new("torch-2.9", "PyTorch", &["torch==2.9.*", "torchvision"]));

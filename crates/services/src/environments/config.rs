@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use lyceum_model::line;
 use serde::{Deserialize, Deserializer, de};
 
 use super::{Accelerator, DEFAULT, Recipe, modules::Init};
@@ -51,6 +52,8 @@ pub struct Site {
     pub name: String,
     /// For people; empty: the name.
     pub title: String,
+    /// The groups that may use it; empty: everybody.
+    pub groups: Vec<String>,
     pub contents: Contents,
 }
 
@@ -61,6 +64,8 @@ struct Listed {
     name: String,
     #[serde(default)]
     title: String,
+    #[serde(default)]
+    groups: Vec<String>,
     python: Option<PathBuf>,
     packages: Option<Vec<String>>,
     requirements: Option<PathBuf>,
@@ -76,7 +81,7 @@ impl TryFrom<Listed> for Site {
             (None, None, Some(requirements)) => Contents::Requirements(requirements),
             _ => return Err(format!("`{}` must have one of `python`, `packages` and `requirements`", listed.name)),
         };
-        Ok(Self { name: listed.name, title: listed.title, contents })
+        Ok(Self { name: listed.name, title: listed.title, groups: listed.groups, contents })
     }
 }
 
@@ -138,6 +143,9 @@ impl Config {
                     site.name.escape_debug()
                 ));
             }
+            if site.name == DEFAULT && !site.groups.is_empty() {
+                faults.push("environments.list.groups: `default` must be for everybody".to_owned());
+            }
             if self.list[..index].iter().any(|other| other.name == site.name) {
                 faults.push(format!("environments.list.name: `{}` is used twice", site.name.escape_debug()));
             }
@@ -194,9 +202,7 @@ pub(super) fn with_servers(packages: &[String]) -> String {
 }
 
 pub(super) fn is_name(name: &str) -> bool {
-    name.len() <= 32
-        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-'))
+    line::is_short_name(name, 32)
 }
 
 impl<'de> Deserialize<'de> for BasePython {
@@ -250,6 +256,7 @@ mod tests {
         let site = |name: &str, python: &str| Site {
             name: name.into(),
             title: String::new(),
+            groups: Vec::new(),
             contents: Contents::Python(python.into()),
         };
         let config = Config {

@@ -61,6 +61,10 @@ pub struct Environment {
     pub frameworks: Vec<Framework>,
     /// What an administrator should know of it, such as a driver that is too old.
     pub note: Option<String>,
+    /// Names of the groups that may use it; empty for everybody.
+    pub groups: Vec<String>,
+    /// Lists show smaller numbers first. The portal's own has 0, those of the configuration file have 10, 20, 30 and so on.
+    pub position: i64,
     #[serde(flatten)]
     pub origin: Origin,
     #[serde(flatten)]
@@ -208,20 +212,24 @@ impl Environments {
     /// Nothing is looked at or built yet: see [`Environments::maintain`].
     pub fn new(config: Config, place: EnvironmentPaths, recipe: Recipe, clock: Clock) -> Self {
         let looking = State::Building { percent: 0, step: "checking".to_owned(), since: clock.now() };
-        let environment = |name: &str, title: &str, origin| Environment {
+        let environment = |name: &str, title: &str, (groups, position), origin| Environment {
             name: name.to_owned(),
             title: title.to_owned(),
             python_version: None,
             frameworks: Vec::new(),
             note: None,
+            groups,
+            position,
             origin,
             state: looking.clone(),
         };
         let recipes = config.recipes(recipe);
         let default = recipes.first().filter(|first| first.name == DEFAULT);
         let default = default.filter(|_| config.list.iter().all(|site| site.name != DEFAULT));
-        let default = default.map(|recipe| environment(DEFAULT, &recipe.title, Origin::Shipped));
-        let listed = config.list.iter().map(|site| environment(&site.name, site.title(), Origin::File));
+        let default = default.map(|recipe| environment(DEFAULT, &recipe.title, (Vec::new(), 0), Origin::Shipped));
+        let listed = (1..).map(|n| n * 10).zip(&config.list).map(|(position, site)| {
+            environment(&site.name, site.title(), (site.groups.clone(), position), Origin::File)
+        });
         let known = watch::Sender::new(default.into_iter().chain(listed).collect());
         let modules = Modules::new(&config.modules);
         let recipes = watch::Sender::new(recipes.into_iter().map(Arc::new).collect());
@@ -237,7 +245,7 @@ impl Environments {
         }))
     }
 
-    /// The default environment first, then the site's in their order.
+    /// All environments, in the order of lists.
     pub fn list(&self) -> Vec<Environment> {
         self.0.known.borrow().clone()
     }

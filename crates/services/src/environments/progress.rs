@@ -190,6 +190,8 @@ mod tests {
                 python_version: None,
                 frameworks,
                 note: None,
+                groups: Vec::new(),
+                position: 0,
                 origin: Origin::Shipped,
                 state,
             }]

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use lyceum_images::{Credentials, PublicKey, RootForm, Settings};
-use lyceum_model::{setting, size::parse_size};
+use lyceum_model::{line, setting, size::parse_size};
 use serde::{Deserialize, Deserializer};
 
 use super::Source;
@@ -202,9 +202,7 @@ pub(super) const NAME_RULE: &str =
 
 /// Returns whether this can be the name of an image.
 pub(super) fn is_name(name: &str) -> bool {
-    name.len() <= 64
-        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-'))
+    line::is_short_name(name, 64)
 }
 
 /// The reason is left out: it would quote the line, which may have a password.

@@ -166,8 +166,7 @@ impl Entry {
         if let Some(owner) = self.owner {
             return owner == user.id;
         }
-        let is_member = || user.groups.iter().any(|group| self.groups.contains(group));
-        self.groups.is_empty() || user.role == Role::Admin || is_member()
+        user.may_use(&self.groups)
     }
 
     /// Returns whether a user may see that it exists, and for what it is pulled or removed.

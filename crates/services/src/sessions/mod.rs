@@ -14,7 +14,7 @@ mod launch;
 mod lifetime;
 mod log;
 mod packages;
-mod profiles;
+pub mod profiles;
 mod reconcile;
 mod request;
 mod routes;
@@ -66,7 +66,9 @@ pub use attempts::{AttemptOutcome, Batch};
 pub use launch::is_path as is_own_environment;
 pub use lifetime::OwnerNotice;
 pub use packages::OwnPackages;
-pub use request::{MAX_LOG_DIRECTORIES, Options, Profile, StartRequest};
+pub use profiles::Profile;
+use profiles::Profiles;
+pub use request::{MAX_LOG_DIRECTORIES, Options, StartRequest};
 pub use routes::{Route, Routes};
 pub use watch::program_notes;
 
@@ -78,6 +80,7 @@ pub struct Sessions {
     pub scheduler: Arc<dyn Scheduler>,
     pub apps: Catalogue,
     pub environments: Environments,
+    pub profiles: Profiles,
     pub images: Images,
     pub config: Config,
     pub routes: Routes,
@@ -254,6 +257,7 @@ impl Sessions {
         images: Images,
         config: Config,
     ) -> Arc<Self> {
+        let profiles = Profiles::new(config.profiles.clone());
         Arc::new(Self {
             db: admission.db.clone(),
             since: admission.clock.now(),
@@ -262,6 +266,7 @@ impl Sessions {
             scheduler,
             apps,
             environments,
+            profiles,
             images,
             config,
             routes: Routes::default(),

@@ -18,7 +18,11 @@ use lyceum_model::{
 use lyceum_node::apps::{App, AppKind};
 use lyceum_wire::protocol::{Directory, Errand, ErrandOutcome, Installer, OwnEnvironment};
 
-use crate::{admission::QuotaStatus, environments::DEFAULT, scheduler::PortalUser};
+use crate::{
+    admission::QuotaStatus,
+    environments::{DEFAULT, Environment},
+    scheduler::PortalUser,
+};
 
 /// A request for a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -85,15 +89,6 @@ pub struct Options {
 /// TensorBoard shows so many runs at most that were picked.
 pub const MAX_LOG_DIRECTORIES: usize = 50;
 
-/// A named size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct Profile {
-    pub name: String,
-    pub title: String,
-    pub resources: Resources,
-    pub duration_seconds: i64,
-}
-
 /// A request without faults.
 pub(super) struct Checked {
     pub app: String,
@@ -122,6 +117,13 @@ impl Sessions {
     pub fn apps_for<'a>(&'a self, actor: Actor<'a>) -> impl Iterator<Item = &'a App> {
         let all = actor.user.role == Role::Admin;
         self.apps.iter().filter(move |app| all || app.allows(&actor.user.groups))
+    }
+
+    /// Returns the environments that this user may choose, in the order of lists.
+    pub fn environments_for(&self, actor: Actor<'_>) -> Vec<Environment> {
+        let mut all = self.environments.list();
+        all.retain(|one| actor.user.may_use(&one.groups));
+        all
     }
 
     /// The app that a request names, if this person may start it.
@@ -167,7 +169,7 @@ impl Sessions {
             }),
             None => app.map(|app| app.title.clone()).unwrap_or_default(),
         };
-        let profiles = self.profiles();
+        let profiles = self.profiles_for(actor);
         let profile = request.profile.as_ref().and_then(|name| profiles.iter().find(|profile| profile.name == *name));
         if request.profile.is_some() && profile.is_none() {
             fault("profile", "unknown_profile", "there is no profile with this name");
@@ -201,7 +203,7 @@ impl Sessions {
             Some(path) if is_path(path) => {
                 check_path("environment", Some(path), &mut fault).map(|path| folder_of_environment(&path).to_owned())
             }
-            Some(name) if self.environments.find(name).is_none() => {
+            Some(name) if !self.environments.find(name).is_some_and(|found| actor.user.may_use(&found.groups)) => {
                 fault("environment", "unknown_environment", "there is no environment with this name");
                 None
             }
@@ -349,7 +351,7 @@ impl Sessions {
     }
 }
 
-fn check_duration(seconds: i64, what: &str, fault: &mut dyn FnMut(&str, &str, &str)) {
+pub(super) fn check_duration(seconds: i64, what: &str, fault: &mut dyn FnMut(&str, &str, &str)) {
     if seconds < 60 {
         fault("duration_seconds", "too_small", &format!("a {what} must last at least 60 seconds"));
     } else if seconds > MAX_DURATION {
@@ -483,7 +485,7 @@ fn objection(found: Directory, of_logs: bool) -> Option<(&'static str, &'static 
     }
 }
 
-fn check_resources(resources: &Resources, fault: &mut impl FnMut(&str, &str, &str)) {
+pub(super) fn check_resources(resources: &Resources, fault: &mut impl FnMut(&str, &str, &str)) {
     if resources.gpus < 0 {
         fault("resources.gpus", "negative", "must be 0 or more");
     }

@@ -1,33 +1,23 @@
 //! The profiles of a machine that nobody configured: each GPU brings 8 cores and 48 GiB for
 //! 8 hours, or less where the machine has less; a machine without GPUs gets parts of itself.
 
-use std::borrow::Cow;
-
-use super::{Profile, Sessions};
+use super::{Origin, Profile};
 use lyceum_model::{Capacity, Resources, size::GIB};
 
 const CORES_OF_A_GPU: i64 = 8;
 const MEMORY_OF_A_GPU: i64 = 48 * GIB;
 const HOURS: i64 = 8;
 
-impl Sessions {
-    /// The configured profiles, or the shipped rule scaled to the largest machine.
-    #[must_use]
-    pub fn profiles(&self) -> Cow<'_, [Profile]> {
-        match self.config.profiles.as_slice() {
-            [] => shipped_profiles(&self.scheduler.largest()).into(),
-            configured => configured.into(),
-        }
-    }
-}
-
-/// The shipped rule, scaled to what there is.
-fn shipped_profiles(capacity: &Capacity) -> Vec<Profile> {
+/// Returns the profiles of a machine of this size.
+pub(super) fn profiles(capacity: &Capacity) -> Vec<Profile> {
     let profile = |name: &str, title: &str, gpus, cpus: i64, memory: i64| Profile {
         name: name.to_owned(),
         title: title.to_owned(),
         resources: Resources { gpus, gpu_model: None, cpus: cpus.max(1), memory_bytes: whole_gigabytes(memory) },
         duration_seconds: HOURS * 3600,
+        groups: Vec::new(),
+        position: 0,
+        origin: Origin::Shipped,
     };
     let cpus = capacity.cpus;
     // Even whole machines leave some memory for a terminal and a TensorBoard beside them.
@@ -64,7 +54,7 @@ mod tests {
     #[test]
     fn scaled_to_the_machine() {
         let names = |gpus, cpus, gib: i64| {
-            shipped_profiles(&Capacity { gpus, cpus, memory_bytes: gib * GIB })
+            profiles(&Capacity { gpus, cpus, memory_bytes: gib * GIB })
                 .into_iter()
                 .map(|p| {
                     format!("{} {} {} {}", p.name, p.resources.gpus, p.resources.cpus, p.resources.memory_bytes / GIB)
