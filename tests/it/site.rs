@@ -438,3 +438,73 @@ async fn ends_of_accounts_are_declared() {
     let ada = portal.db().find_user(ada.id).await.unwrap().unwrap().user;
     assert_eq!((ada.disabled, ada.expires_at, ada.expired_at), (false, Some(later), None));
 }
+
+#[tokio::test]
+async fn profiles_are_declared() {
+    let site = Site::new().await;
+    let listed = async || {
+        let answer: Value = site.boss.get("/api/v1/profiles").await.json().await.unwrap();
+        let items = answer["items"].as_array().unwrap().iter();
+        items.map(|one| format!("{} {} {}", one["name"], one["resources"]["cpus"], one["position"])).collect::<Vec<_>>()
+    };
+    let calculated = listed().await;
+    site.file(
+        "profiles:\n- {name: small, cpus: 2, memory: 4GiB}\n\
+         - {name: large, title: Large, gpus: 1, gpu_model: A100, cpus: 8, memory: 1.5 GiB, duration: 2d, groups: [lab]}\n\
+         - {name: first, cpus: 1, memory: 1GiB, position: 5}\n",
+    );
+    let told = site.told(&["diff", "-f", "site.yaml"]).await;
+    let line = "+ profile large: gpus=1 (A100), cpus=8, memory=1.5 GiB, duration=2 d, position=20, groups=lab\n";
+    assert!(told.contains(line) && told.contains("+ profile small: cpus=2, memory=4 GiB, duration=8 h"), "{told}");
+    assert_eq!(listed().await, calculated, "nothing but the plan");
+    let before = site.rows().await;
+    site.told(&["apply", "-f", "site.yaml"]).await;
+    let actions = site.actions(before).await;
+    assert_eq!(actions, ["profile.add small", "profile.add large", "profile.add first"]);
+    let three = ["\"first\" 1 5", "\"small\" 2 10", "\"large\" 8 20"];
+    assert_eq!(listed().await, three);
+    assert_eq!(site.told(&["apply", "-f", "site.yaml"]).await, "No change.\n");
+    let exported = site.told(&["export"]).await;
+    assert!(exported.contains("1.5 GiB") && exported.contains("2d"), "{exported}");
+    site.file(&exported);
+    assert_eq!(site.told(&["apply", "-f", "site.yaml"]).await, "No change.\n");
+
+    // What is not named stays; a size without GPUs has no model of them.
+    site.file("profiles:\n- {name: large, gpus: 0, groups: []}\n");
+    let told = site.told(&["apply", "-f", "site.yaml"]).await;
+    assert!(told.contains("profile large: gpus=0, was 1; gpu_model=any, was A100; groups=all, was lab\n"), "{told}");
+    let faults = site
+        .faults(&json!({ "profiles": [
+            { "name": "new", "memory": "much" }, { "name": "X", "cpus": 0, "memory": "1GiB", "duration": "1s" },
+            { "name": "small", "title": "a\nb" }, { "name": "small" }, { "name": "large", "gpu_model": "A100" },
+        ] }))
+        .await;
+    let fault = |place: &str, code: &str| (place.to_owned(), code.to_owned());
+    let expected = [
+        fault("profiles.0.cpus", "required"),
+        fault("profiles.0.memory", "invalid_value"),
+        fault("profiles.1.name", "invalid_name"),
+        fault("profiles.1.cpus", "too_small"),
+        fault("profiles.1.duration", "too_small"),
+        fault("profiles.2.title", "characters"),
+        fault("profiles.3.name", "duplicate"),
+        fault("profiles.4.gpu_model", "not_available"),
+    ];
+    assert_eq!(faults, expected);
+
+    // Twenty at once, while others add one: it is done once, and nobody sees a list without it.
+    let body = json!({ "complete": ["profiles"], "profiles": [{ "name": "only", "cpus": 1, "memory": "1GiB" }] });
+    let before = site.rows().await;
+    let all = futures_util::future::join_all((0..20).map(|_| site.boss.post("/api/v1/site/apply?prune=true", &body)));
+    let other = json!({ "name": "beside", "resources": { "cpus": 1 }, "duration_seconds": 60 });
+    let (answers, beside) = tokio::join!(all, site.boss.post("/api/v1/profiles", &other));
+    assert!(answers.iter().all(|answer| answer.status() == 200) && beside.status() == 201, "{answers:?}");
+    let mut rows = site.actions(before).await;
+    rows.retain(|row| !row.ends_with(" beside"));
+    rows.sort();
+    let expected = ["profile.add only", "profile.remove first", "profile.remove large", "profile.remove small"];
+    assert_eq!(rows, expected);
+    let stored: Vec<String> = site.portal.db().profiles().await.unwrap().into_iter().map(|row| row.name).collect();
+    let shown = listed().await;
+    assert!(shown.len() == stored.len() && shown.iter().zip(&stored).all(|(one, name)| one.contains(name.as_str())));
+}

@@ -8,11 +8,13 @@ use super::{
     Db, Error, Result, account_invitations,
     account_invitations::AccountInvitation,
     announcements,
-    audit::{ChangedBy, Entry},
+    audit::ChangedBy,
     groups, limits,
     limits::{Author, LevelChange, Outcome},
     people,
     people::UserChange,
+    profiles,
+    profiles::ProfileRow,
     quotas::{Level, SetLimit, SetRow},
     reading, transaction,
     tx::Tx,
@@ -33,6 +35,8 @@ pub struct SiteState {
     pub unused: HashSet<UserId>,
     /// By name.
     pub groups: Vec<SiteGroupState>,
+    /// Those that administrators added, in the order of lists.
+    pub profiles: Vec<ProfileRow>,
     /// Those that are not over, in the order in which they were made.
     pub announcements: Vec<Announcement>,
     pub default_limits: Vec<SetLimit>,
@@ -75,6 +79,10 @@ pub enum Step {
     SetMember(GroupId, UserId, bool),
     SetManager(GroupId, UserId, bool),
     Limits(LevelChange),
+    /// A profile, and the audit log's words for it.
+    AddProfile(ProfileRow, String),
+    ChangeProfile(ProfileRow, String),
+    RemoveProfile(String),
     AddAnnouncement(Announcement, String),
     ChangeAnnouncement {
         before: Announcement,
@@ -187,8 +195,18 @@ async fn read(mut tx: Tx<'_>, now: Timestamp) -> Result<SiteState> {
     all_groups.sort_by(|one, other| (&one.group.name, one.group.id).cmp(&(&other.group.name, other.group.id)));
     let (default_limits, cluster_limits) = (of("default", String::new()), of("cluster", String::new()));
     let user_limits = all.iter().map(|user| (user.id, of("user", user.id.to_string()))).collect();
+    let profiles = profiles::all(tx.again()).await?;
     let announcements = announcements::current(tx, now).await?;
-    Ok(SiteState { users: all, unused, groups: all_groups, announcements, default_limits, cluster_limits, user_limits })
+    Ok(SiteState {
+        users: all,
+        unused,
+        groups: all_groups,
+        profiles,
+        announcements,
+        default_limits,
+        cluster_limits,
+        user_limits,
+    })
 }
 
 /// Who is in which group, or manages it.
@@ -240,25 +258,26 @@ async fn make(mut tx: Tx<'_>, step: &Step, by: ChangedBy<'_>) -> Result<()> {
                 Outcome::Gone(_) | Outcome::Stale(_) | Outcome::Refused(_) => Err(Error::Stored("level of limits")),
             }
         }
+        Step::AddProfile(new, detail) => profiles::add(tx, new, &by.did("profile.add", &new.name, detail)).await,
+        Step::ChangeProfile(new, detail) => {
+            profiles::change(tx, new, &by.did("profile.change", &new.name, detail)).await.map(drop)
+        }
+        Step::RemoveProfile(name) => profiles::remove(tx, name, &by.did("profile.remove", name, "")).await.map(drop),
         Step::AddAnnouncement(new, detail) => {
             let subject = new.id.to_string();
-            announcements::add(tx, new, None, &noted(by, "announcement.make", &subject, detail)).await
+            announcements::add(tx, new, None, &by.did("announcement.make", &subject, detail)).await
         }
         Step::ChangeAnnouncement { before, after, detail } => {
             let subject = after.id.to_string();
-            let noted = noted(by, "announcement.change", &subject, detail);
+            let noted = by.did("announcement.change", &subject, detail);
             announcements::change(tx, before, after, &noted).await.map(drop)
         }
         Step::RemoveAnnouncement(gone) => {
             let subject = gone.id.to_string();
-            let noted = noted(by, "announcement.remove", &subject, "");
+            let noted = by.did("announcement.remove", &subject, "");
             announcements::remove(tx, gone.id, &noted).await.map(drop)
         }
     }
-}
-
-fn noted<'a>(by: ChangedBy<'a>, action: &'a str, subject: &'a str, detail: &'a str) -> Entry<'a> {
-    Entry { at: by.at, actor: by.actor, action, subject, detail }
 }
 
 impl SiteState {

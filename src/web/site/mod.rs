@@ -74,7 +74,7 @@ pub struct InvitationLink {
     expires_at: Timestamp,
 }
 
-/// Returns users, groups, members, limits and announcements as the file that declares them.
+/// Returns users, groups, members, limits, profiles and announcements as the file that declares them.
 ///
 /// Applied to the same state, the file changes nothing. It contains no passwords and no tokens.
 #[utoipa::path(get, path = "/site", tag = "site", responses((status = 200, body = Site),

@@ -13,7 +13,7 @@ use lyceum_model::{Role, Timestamp, announcement::Level, user::ExpiryChange};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Site {
-    /// The sections that list everything: `users`, `groups`, `announcements`. With `prune`, what such a section does
+    /// The sections that list everything: `users`, `groups`, `profiles`, `announcements`. With `prune`, what such a section does
     /// not list is removed. Accounts that were used, which cannot be removed, are disabled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
@@ -27,6 +27,10 @@ pub struct Site {
     pub users: Vec<SiteUser>,
     #[schema(required = false)]
     pub groups: Vec<SiteGroup>,
+    /// The named sizes of sessions and jobs that are declared, beside those of the configuration file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub profiles: Vec<SiteProfile>,
     /// The announcements that are declared.
     #[schema(required = false)]
     pub announcements: Vec<SiteAnnouncement>,
@@ -39,6 +43,7 @@ pub struct Site {
 pub enum Section {
     Users,
     Groups,
+    Profiles,
     Announcements,
 }
 
@@ -154,6 +159,43 @@ pub struct SiteGroup {
     pub restrictive: Option<bool>,
 }
 
+/// A named size of sessions and jobs. What is omitted stays as it is.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SiteProfile {
+    #[schema(min_length = 1, max_length = 32)]
+    pub name: String,
+    /// Shown in forms. A new profile without a title shows its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 60)]
+    pub title: Option<String>,
+    /// A new profile has none by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub gpus: Option<i64>,
+    /// The GPU model, as the nodes page spells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_model: Option<String>,
+    /// The cores. A new profile needs them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub cpus: Option<i64>,
+    /// The memory with its unit, such as `48GiB`. A new profile needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// How long sessions and jobs last that name no time, such as `8h`, which is the default of a new profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// The names of the groups that may use it. Empty: all users.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 50)]
+    pub groups: Option<Vec<String>>,
+    /// The place in lists. A new profile is the last one by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    pub position: Option<i64>,
+}
+
 /// An announcement. It is recognized by its text.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -188,5 +230,6 @@ pub struct Declared {
     pub quotas: SiteQuotas,
     pub users: Vec<(String, SiteUser)>,
     pub groups: Vec<(String, SiteGroup)>,
+    pub profiles: Vec<(String, SiteProfile)>,
     pub announcements: Vec<(String, SiteAnnouncement)>,
 }

@@ -1,17 +1,18 @@
-//! Writes a site's state as the file that declares it, in a stable order: users and groups by name, announcements in
-//! the order in which they were made. Applied to the same state, it changes nothing. What Unix accounts, passwords and
+//! Writes a site's state as the file that declares it, in a stable order: users and groups by name, profiles and
+//! announcements in the order in which they were made. Applied to the same state, it changes nothing. What Unix accounts, passwords and
 //! tokens there are is not part of it, nor what managers raised.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::declared::{Limits, Site, SiteAnnouncement, SiteGroup, SiteQuotas, SiteTerms, SiteUser};
+use super::declared::{Limits, Site, SiteAnnouncement, SiteGroup, SiteProfile, SiteQuotas, SiteTerms, SiteUser};
 use lyceum_db::{
+    profiles::ProfileRow,
     quotas::{Level, SetLimit},
     site::{SiteGroupState, SiteState},
 };
-use lyceum_model::{UserId, quota::Kind, user::ExpiryChange};
+use lyceum_model::{UserId, quota::Kind, size::exact_size, time::exact_duration, user::ExpiryChange};
 
 /// The file that declares this state.
 #[must_use]
@@ -42,7 +43,22 @@ pub fn export(state: &SiteState) -> Site {
         },
         users: users.collect(),
         groups: groups.collect(),
+        profiles: state.profiles.iter().map(profile).collect(),
         announcements: announcements.collect(),
+    }
+}
+
+fn profile(row: &ProfileRow) -> SiteProfile {
+    SiteProfile {
+        name: row.name.clone(),
+        title: Some(row.title.clone()),
+        gpus: Some(row.resources.gpus),
+        gpu_model: row.resources.gpu_model.clone(),
+        cpus: Some(row.resources.cpus),
+        memory: Some(exact_size(row.resources.memory_bytes)),
+        duration: Some(exact_duration(row.duration_seconds)),
+        groups: Some(row.groups.clone()),
+        position: Some(row.position),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A site as data: users, groups, who is in them, limits and announcements, declared in a file. [`apply`] compares the
+//! A site as data: users, groups, who is in them, limits, profiles and announcements, declared in a file. [`apply`] compares the
 //! declaration with what is stored, and makes what differs true in one transaction, by the functions and rules of the
 //! single changes. [`plan`](plan::Plan) says what differs and is pure; `export` writes what `apply` reads.
 
@@ -6,6 +6,7 @@ pub mod declared;
 mod export;
 mod limits;
 mod plan;
+mod profiles;
 
 use sha2::{Digest, Sha256};
 
@@ -96,6 +97,7 @@ pub async fn apply(
     let now = services.sessions.clock.now();
     let by = ChangedBy { actor: actor.user.name.as_str(), at: now };
     let commit = if options.dry_run { Commit::DryRun } else { Commit::Yes };
+    let _turn = services.sessions.change_profiles().await;
     let mut made = None;
     let outcome = services
         .sessions
@@ -107,6 +109,7 @@ pub async fn apply(
                 prune: options.prune,
                 has_outside_accounts: services.has_directory || services.access.has_header(),
                 slurm_keeps_limits: services.sessions.admission.slurm_limits.is_some(),
+                configured: services.sessions.configured_profiles(),
             };
             let mut plan = plan::Plan::new(declared, state, rules);
             plan.faults.splice(0..0, faults);
@@ -135,6 +138,7 @@ pub async fn apply(
         SiteOutcome::Done => {
             services.access.poll().await?;
             services.announcements.refresh().await?;
+            services.sessions.load_profiles().await?;
             // Raising a limit lets waiters in at once.
             services.sessions.wake();
             Ok(applied)

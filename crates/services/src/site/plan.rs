@@ -19,6 +19,7 @@ use crate::{
         people::{OWN_ACCOUNT, PersonChange, display_name, objection},
         welcome,
     },
+    sessions::Profile,
 };
 use lyceum_db::{
     limits::{GroupFlags, LevelChange},
@@ -48,9 +49,9 @@ pub enum Action {
 pub struct PlannedChange {
     /// What is done: `add`, `change` or `remove`.
     pub action: Action,
-    /// `user`, `group`, `member`, `manager`, `quota` or `announcement`.
+    /// `user`, `group`, `member`, `manager`, `quota`, `profile` or `announcement`.
     pub kind: &'static str,
-    /// The name of the user or group, `default` or `cluster`, or the text of the announcement.
+    /// The name of the user, group or profile, `default` or `cluster`, or the text of the announcement.
     pub name: String,
     /// The group, for its members, managers and quotas.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +69,8 @@ pub struct Rules<'a> {
     /// Accounts also come from a directory or by a proxy's header.
     pub has_outside_accounts: bool,
     pub slurm_keeps_limits: bool,
+    /// The profiles of the configuration file.
+    pub configured: &'a [Profile],
 }
 
 /// The steps from a state to a declaration.
@@ -81,8 +84,8 @@ pub struct Plan<'a> {
     pub unlisted: Vec<PlannedChange>,
     pub invitations: Vec<NewInvitation>,
     pub faults: Vec<FieldError>,
-    rules: Rules<'a>,
-    state: &'a SiteState,
+    pub(super) rules: Rules<'a>,
+    pub(super) state: &'a SiteState,
     /// Whoever has a name, once all steps are made.
     users: HashMap<String, UserId>,
     names: HashMap<UserId, String>,
@@ -117,6 +120,7 @@ impl<'a> Plan<'a> {
         }
         plan.all_users(declared);
         plan.all_groups(declared);
+        plan.profiles(declared);
         plan.announcements(declared);
         for (step, place) in std::mem::take(&mut plan.lowering) {
             plan.step(step, &place);
@@ -124,22 +128,22 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    fn step(&mut self, step: Step, place: &str) {
+    pub(super) fn step(&mut self, step: Step, place: &str) {
         self.steps.push(step);
         self.places.push(place.to_owned());
     }
 
-    fn fault(&mut self, place: String, code: &str, message: impl Into<String>) {
+    pub(super) fn fault(&mut self, place: String, code: &str, message: impl Into<String>) {
         self.faults.push(FieldError::new(place, code, message));
     }
 
-    fn add(&mut self, action: Action, kind: &'static str, name: &str, group: Option<&str>, detail: String) {
+    pub(super) fn add(&mut self, action: Action, kind: &'static str, name: &str, group: Option<&str>, detail: String) {
         let group = group.map(str::to_owned);
         self.changes.push(PlannedChange { action, kind, name: name.to_owned(), group, detail });
     }
 
     /// Plans a removal of what is not listed; without `prune` it is only said.
-    fn remove(&mut self, step: Step, kind: &'static str, name: &str, group: Option<&str>, place: &str) {
+    pub(super) fn remove(&mut self, step: Step, kind: &'static str, name: &str, group: Option<&str>, place: &str) {
         let group = group.map(str::to_owned);
         let removed =
             PlannedChange { action: Action::Remove, kind, name: name.to_owned(), group, detail: String::new() };

@@ -17,7 +17,7 @@ const MAX_NAME_LENGTH: usize = 32;
 /// The longest title, in characters.
 const MAX_TITLE_LENGTH: usize = 60;
 /// The largest number that the order can have.
-const MAX_POSITION: i64 = 1_000_000;
+pub const MAX_POSITION: i64 = 1_000_000;
 
 /// A profile to be added, or what one is changed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,24 +50,29 @@ pub enum Error {
 type Result<T> = std::result::Result<T, Error>;
 
 impl Sessions {
-    /// Reads the profiles that administrators added earlier. Those whose name is in the configuration file are ignored.
-    pub async fn load_profiles(&self) -> Result<()> {
-        for row in self.db.profiles().await? {
-            if self.profiles.find(&row.name).is_some() {
-                tracing::warn!(
-                    name = row.name,
-                    "ignoring a profile that an administrator added: its name is in the configuration file"
-                );
-                continue;
-            }
-            self.profiles.put(row.into());
+    /// Reads the profiles that administrators have added. Those whose name is in the configuration file are ignored.
+    pub async fn load_profiles(&self) -> db::Result<()> {
+        let configured = self.configured_profiles();
+        let (ignored, used): (Vec<_>, Vec<_>) =
+            self.db.profiles().await?.into_iter().partition(|row| configured.iter().any(|one| one.name == row.name));
+        for row in ignored {
+            tracing::warn!(
+                name = row.name,
+                "ignoring a profile that an administrator added: its name is in the configuration file"
+            );
         }
+        self.profiles.set(configured.iter().cloned().chain(used.into_iter().map(Profile::from)).collect());
         Ok(())
+    }
+
+    /// Waits for the turn to change profiles, which ends when what is returned is dropped.
+    pub(crate) async fn change_profiles(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.profiles.changes.lock().await
     }
 
     /// Adds a profile. The first one replaces those that the portal calculates.
     pub async fn add_profile(&self, new: NewProfile, by: ChangedBy<'_>) -> Result<Profile> {
-        let _turn = self.profiles.changes.lock().await;
+        let _turn = self.change_profiles().await;
         let new = checked(new)?;
         let taken = || {
             let message = format!("There is already a profile `{}`.", new.name);
@@ -89,7 +94,7 @@ impl Sessions {
 
     /// Changes a profile that an administrator added. Sessions and jobs keep the size that they were started with.
     pub async fn change_profile(&self, new: NewProfile, by: ChangedBy<'_>) -> Result<Profile> {
-        let _turn = self.profiles.changes.lock().await;
+        let _turn = self.change_profiles().await;
         let (before, added_by) = self.added(&new.name)?;
         let row = checked(new)?.row(before.position, &added_by, by.at);
         let profile = Profile::from(row.clone());
@@ -105,7 +110,7 @@ impl Sessions {
 
     /// Removes a profile that an administrator added. Sessions and jobs keep their size.
     pub async fn remove_profile(&self, name: &str, by: ChangedBy<'_>) -> Result<()> {
-        let _turn = self.profiles.changes.lock().await;
+        let _turn = self.change_profiles().await;
         self.added(name)?;
         if !self.db.remove_profile(name, &by.did("profile.remove", name, "")).await? {
             return Err(Error::NotFound);
@@ -130,7 +135,7 @@ impl Sessions {
 }
 
 impl NewProfile {
-    fn row(&self, position: i64, by: &str, at: lyceum_model::Timestamp) -> ProfileRow {
+    pub(crate) fn row(&self, position: i64, by: &str, at: lyceum_model::Timestamp) -> ProfileRow {
         ProfileRow {
             name: self.name.clone(),
             title: if self.title.is_empty() { self.name.clone() } else { self.title.clone() },
@@ -152,7 +157,7 @@ impl From<ProfileRow> for Profile {
 }
 
 /// The audit log's words for a profile: `2 GPUs (A100), 16 cores, 96 GiB, 8 h, for vision`.
-fn told(row: &ProfileRow) -> String {
+pub(crate) fn told(row: &ProfileRow) -> String {
     let size = &row.resources;
     let gpus = match (size.gpus, &size.gpu_model) {
         (0, _) => None,
@@ -171,7 +176,7 @@ fn told(row: &ProfileRow) -> String {
 }
 
 /// What was entered, without space around it and with each group once, or every fault.
-fn checked(mut new: NewProfile) -> Result<NewProfile> {
+pub(crate) fn checked(mut new: NewProfile) -> Result<NewProfile> {
     let mut faults = Vec::new();
     let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
     new.name = String::from(new.name.trim());

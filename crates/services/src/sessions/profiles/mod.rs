@@ -5,7 +5,8 @@
 mod added;
 mod shipped;
 
-pub use added::{Error, NewProfile};
+pub use added::{Error, MAX_POSITION, NewProfile};
+pub(crate) use added::{checked, told};
 
 use parking_lot::RwLock;
 
@@ -53,13 +54,18 @@ impl Profiles {
         self.known.read().iter().find(|one| one.name == name).cloned()
     }
 
-    /// Replaces the profile of this name, or adds it, and keeps the order.
+    /// Replaces the profile of this name, or adds it.
     fn put(&self, profile: Profile) {
-        let mut known = self.known.write();
+        let mut known = self.known.read().clone();
         known.retain(|one| one.name != profile.name);
         known.push(profile);
-        // Stable: equal numbers stay in the order of their names, those of the file first.
-        known.sort_by(|one, other| order(one).cmp(&order(other)));
+        self.set(known);
+    }
+
+    fn set(&self, mut all: Vec<Profile>) {
+        // Equal numbers stay in the order of their names, those of the file first.
+        all.sort_by(|one, other| order(one).cmp(&order(other)));
+        *self.known.write() = all;
     }
 }
 
@@ -80,6 +86,11 @@ impl Sessions {
     pub fn all_profiles(&self) -> Vec<Profile> {
         let known = self.profiles.known.read();
         if known.is_empty() { self.shipped_profiles() } else { known.clone() }
+    }
+
+    /// Returns the profiles of the configuration file.
+    pub fn configured_profiles(&self) -> &[Profile] {
+        &self.config.profiles
     }
 
     /// Returns the profiles that the portal calculates from the hardware, whether or not they are used.
