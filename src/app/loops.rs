@@ -46,6 +46,7 @@ pub fn start(life: &Lifecycle, portal: &Arc<Portal>) {
         clock: portal.clock.clone(),
         access: portal.access.clone(),
         sessions: portal.sessions.clone(),
+        dormant_after: portal.access.dormant_after,
     };
     life.spawn("expiry of accounts", expiry.run(life.loops.clone()));
     let (announcements, loops) = (portal.announcements.clone(), life.loops.clone());

@@ -361,7 +361,7 @@ async fn access(
     let header = config.auth.header.is_on().then(|| config.auth.header.clone());
     let header = header.map(|settings| Header::new(settings, db.clone(), clock.clone(), directory.clone()));
     let access = Access::new(db, clock.clone(), keys::derive(key, b"forms"), private, authenticator);
-    Ok((access.with_header(header), directory))
+    Ok((access.with_header(header).disabling_unused(config.accounts.dormant_after), directory))
 }
 
 /// Who judges passwords, and the directory, where that is one.

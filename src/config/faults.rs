@@ -54,6 +54,9 @@ impl Config {
         faults.extend(self.retention.validate());
         faults.extend(self.datasets.validate());
         faults.extend(faults_of_profiles(&self.profiles));
+        if (1..86_400).contains(&self.accounts.dormant_after) {
+            faults.push("accounts.dormant_after: must be 0 or at least 1d".to_owned());
+        }
         faults.extend(faults_of_storage(&self.storage));
         faults
     }

@@ -213,6 +213,9 @@ pub struct Accounts {
     pub sudo: Option<PathBuf>,
     /// The uids of the accounts that are made on first need: first and last.
     pub uids: Option<(u32, u32)>,
+    /// Accounts that nobody uses for so long are disabled (seconds); 0: never.
+    #[serde(deserialize_with = "duration")]
+    pub dormant_after: i64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -97,6 +97,7 @@ struct MemberRow {
     display_name: String,
     disabled: bool,
     expired_at: Option<i64>,
+    dormant_at: Option<i64>,
     absent_since: Option<i64>,
     last_seen_at: Option<i64>,
     is_staff: bool,
@@ -108,7 +109,12 @@ impl MemberRow {
             id: parse(&self.id, "user id")?,
             name: Username::parse(&self.name).map_err(|_err| Error::Stored("user name"))?,
             display_name: self.display_name,
-            state: State::of(self.disabled, self.expired_at.is_some(), self.absent_since.is_some()),
+            state: State::of(
+                self.disabled,
+                self.expired_at.map(Timestamp),
+                self.dormant_at.map(Timestamp),
+                self.absent_since.map(Timestamp),
+            ),
             last_seen_at: self.last_seen_at.map(Timestamp),
             is_staff: self.is_staff,
         })
@@ -136,7 +142,8 @@ pub(super) fn list(filter: &GroupFilter) -> String {
 }
 
 /// `$1` group, `$2` the name before, `$3` how many.
-pub(super) const MEMBERS: &str = "SELECT users.id, users.name, display_name, disabled, expired_at, absent_since,
+pub(super) const MEMBERS: &str =
+    "SELECT users.id, users.name, display_name, disabled, expired_at, dormant_at, absent_since,
          last_seen_at, role <> 'user' OR COALESCE(directory_role, 'user') <> 'user' AS is_staff FROM users
      JOIN group_members ON user_id = users.id WHERE group_id = $1 AND users.name > $2 ORDER BY users.name LIMIT $3";
 

@@ -13,6 +13,7 @@ pub mod datasets;
 pub mod diagnostics;
 pub mod digests;
 pub mod directory;
+pub mod dormant;
 pub mod environments;
 pub mod expiry;
 pub mod extend;

@@ -150,8 +150,9 @@ pub(super) fn list(filter: &PeopleFilter, is_few: bool) -> String {
     let state = match filter.state {
         None => "",
         Some(State::Active) => "AND NOT disabled AND absent_since IS NULL",
-        Some(State::Disabled) => "AND disabled AND expired_at IS NULL",
+        Some(State::Disabled) => "AND disabled AND expired_at IS NULL AND dormant_at IS NULL",
         Some(State::Expired) => "AND disabled AND expired_at IS NOT NULL",
+        Some(State::Dormant) => "AND disabled AND dormant_at IS NOT NULL AND expired_at IS NULL",
         Some(State::Absent) => "AND NOT disabled AND absent_since IS NOT NULL",
     };
     let expires = match filter.expires_before {
@@ -355,7 +356,9 @@ pub(super) async fn change_account(
         "UPDATE users SET display_name = COALESCE($2, display_name), role = COALESCE($3, role),
              disabled = COALESCE($4, disabled), password_hash = COALESCE($5, password_hash),
              folded_display_name = COALESCE($6, folded_display_name), expires_at = $7,
-             expired_at = CASE WHEN $8 THEN NULL ELSE expired_at END WHERE id = $1",
+             expired_at = CASE WHEN $8 THEN NULL ELSE expired_at END,
+             dormant_at = CASE WHEN $8 THEN NULL ELSE dormant_at END,
+             enabled_at = CASE WHEN $8 THEN $9 ELSE enabled_at END WHERE id = $1",
     )
     .bind(&id)
     .bind(change.display_name)
@@ -365,6 +368,7 @@ pub(super) async fn change_account(
     .bind(change.display_name.map(fold))
     .bind(change.expires_at.upon(before.expires_at()).map(|end| end.0))
     .bind(change.disabled == Some(false))
+    .bind(by.at.0)
     .execute()
     .await?;
     if change.disabled == Some(true) || change.password_hash.is_some() {

@@ -467,6 +467,7 @@ async fn a_page_of_people_is_read_in_its_order() {
         (PeopleFilter { role: Some(lyceum_model::Role::Operator), ..all(Sort::Name, None) }, "users_raised"),
         (PeopleFilter { state: Some(State::Disabled), ..all(Sort::NameDown, name()) }, "users_disabled (name<?)"),
         (PeopleFilter { state: Some(State::Expired), ..all(Sort::Name, name()) }, "users_expired (name>?)"),
+        (PeopleFilter { state: Some(State::Dormant), ..all(Sort::Name, name()) }, "users_dormant (name>?)"),
         (PeopleFilter { expires_before: Some(Timestamp(1)), ..all(Sort::Name, None) }, "users_expiring"),
         (PeopleFilter { state: Some(State::Absent), ..all(Sort::Name, name()) }, "users_absent (name>?)"),
     ] {

@@ -113,7 +113,7 @@ pub enum SiteOutcome {
 
 /// Everything that a file can declare: users, groups, who is in them, limits.
 const USERS: &str = "SELECT id, source, name, display_name, unix_name, directory_unix_name, role, directory_role,
-         disabled, expires_at, expired_at, absent_since, uid_number, password_hash, theme, created_at, last_seen_at FROM users ORDER BY id";
+         disabled, expires_at, expired_at, dormant_at, absent_since, uid_number, password_hash, theme, created_at, last_seen_at FROM users ORDER BY id";
 const GROUPS: &str = "SELECT id, source, subject, name, created_at, absent_since FROM groups ORDER BY name, id";
 const MARKS: &str = "SELECT id, chargeable, restrictive FROM groups";
 const MEMBERS: &str = "SELECT group_id, user_id FROM group_members";

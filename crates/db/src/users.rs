@@ -19,7 +19,7 @@ use lyceum_model::{
 };
 
 pub(super) const COLUMNS: &str =
-    "id, source, name, display_name, unix_name, directory_unix_name, role, directory_role, disabled, expires_at, expired_at, absent_since, uid_number, password_hash,
+    "id, source, name, display_name, unix_name, directory_unix_name, role, directory_role, disabled, expires_at, expired_at, dormant_at, absent_since, uid_number, password_hash,
      theme, created_at, last_seen_at";
 
 /// The person whom an administrator gave this Unix account, or else who is called like it, by the directory or here.
@@ -89,6 +89,7 @@ pub(super) struct Row {
     disabled: bool,
     expires_at: Option<i64>,
     expired_at: Option<i64>,
+    dormant_at: Option<i64>,
     absent_since: Option<i64>,
     uid_number: Option<i64>,
     password_hash: Option<String>,
@@ -114,6 +115,7 @@ impl Row {
                 disabled: self.disabled,
                 expires_at: self.expires_at.map(Timestamp),
                 expired_at: self.expired_at.map(Timestamp),
+                dormant_at: self.dormant_at.map(Timestamp),
                 absent_since: self.absent_since.map(Timestamp),
                 uid_number: self.uid_number.and_then(|uid| u32::try_from(uid).ok()),
                 groups: Vec::new(),

@@ -52,19 +52,28 @@ pub enum State {
     Disabled,
     /// Disabled at the moment that an administrator set.
     Expired,
+    /// Disabled because nobody used it for as long as the site allows.
+    Dormant,
     /// The directory does not list them any more, or has locked them.
     Absent,
 }
 
 impl State {
-    pub const ALL: [Self; 4] = [Self::Active, Self::Disabled, Self::Expired, Self::Absent];
+    pub const ALL: [Self; 5] = [Self::Active, Self::Disabled, Self::Expired, Self::Dormant, Self::Absent];
 
-    pub fn of(disabled: bool, expired: bool, absent: bool) -> Self {
-        match (disabled, expired, absent) {
-            (true, true, _) => Self::Expired,
-            (true, false, _) => Self::Disabled,
-            (false, _, true) => Self::Absent,
-            (false, _, false) => Self::Active,
+    /// The state of an account that is disabled or not, and since when it is expired, dormant and absent.
+    pub fn of(
+        disabled: bool,
+        expired_at: Option<Timestamp>,
+        dormant_at: Option<Timestamp>,
+        absent_since: Option<Timestamp>,
+    ) -> Self {
+        match (disabled, expired_at, dormant_at, absent_since) {
+            (true, Some(_), _, _) => Self::Expired,
+            (true, None, Some(_), _) => Self::Dormant,
+            (true, None, None, _) => Self::Disabled,
+            (false, _, _, Some(_)) => Self::Absent,
+            (false, _, _, None) => Self::Active,
         }
     }
 
@@ -73,6 +82,7 @@ impl State {
             Self::Active => "active",
             Self::Disabled => "disabled",
             Self::Expired => "expired",
+            Self::Dormant => "dormant",
             Self::Absent => "absent",
         }
     }
@@ -87,7 +97,7 @@ impl FromStr for State {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a state must be active, disabled, expired or absent")]
+#[error("a state must be active, disabled, expired, dormant or absent")]
 pub struct UnknownState;
 
 /// A Unix account, as the host's name service tells it.
@@ -268,6 +278,8 @@ pub struct User {
     pub expires_at: Option<Timestamp>,
     /// When it was disabled because it had expired.
     pub expired_at: Option<Timestamp>,
+    /// When the account was disabled because nobody used it.
+    pub dormant_at: Option<Timestamp>,
     /// Since when the directory does not list them any more, or has locked them.
     pub absent_since: Option<Timestamp>,
     /// The Unix uid that the directory gives them.
@@ -307,7 +319,7 @@ impl User {
     }
 
     pub fn state(&self) -> State {
-        State::of(self.disabled, self.expired_at.is_some(), self.absent_since.is_some())
+        State::of(self.disabled, self.expired_at, self.dormant_at, self.absent_since)
     }
 
     /// Returns the moment at which the account expired, if that is past.

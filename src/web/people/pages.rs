@@ -403,6 +403,7 @@ pub(super) async fn view(
     let mut moments = vec![("Created", Moment::clock(user.created_at, now))];
     moments.extend(user.last_seen_at.map(|at| ("Last seen", Moment::ago(at, now))));
     moments.extend(user.expired_at.map(|at| ("Expired", Moment::clock(at, now))));
+    moments.extend(user.dormant_at.map(|at| ("Dormant since", Moment::clock(at, now))));
     moments.extend(user.absent_since.map(|at| ("Not in the directory since", Moment::clock(at, now))));
     let mut facts = Vec::new();
     facts.extend(user.unix_name.clone().map(|name| ("Unix account", name)));

@@ -94,6 +94,7 @@ impl From<user::State> for StateBadge {
             user::State::Active => ("running", "Active"),
             user::State::Disabled => ("failed", "Disabled"),
             user::State::Expired => ("failed", "Expired"),
+            user::State::Dormant => ("failed", "Dormant"),
             user::State::Absent => ("unknown", "Not in directory"),
         };
         Self { class, word }
@@ -217,12 +218,16 @@ impl UserPage {
     }
 
     fn is_disabled(&self) -> bool {
-        matches!(self.state, user::State::Disabled | user::State::Expired)
+        matches!(self.state, user::State::Disabled | user::State::Expired | user::State::Dormant)
     }
 
     /// The account and its password are kept here.
     fn is_local(&self) -> bool {
         self.source == user::LOCAL
+    }
+
+    fn is_dormant(&self) -> bool {
+        self.state == user::State::Dormant
     }
 
     /// It is a service account.

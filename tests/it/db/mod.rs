@@ -12,6 +12,7 @@ mod crashes;
 pub mod datasets;
 pub mod diagnostics;
 mod disk;
+mod dormant;
 mod environments;
 mod expiry;
 mod extending;

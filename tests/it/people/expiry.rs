@@ -21,16 +21,22 @@ async fn patch(caller: &Caller, name: &str, body: &Value) -> reqwest::Response {
 
 /// One round of the loop.
 async fn look(portal: &TestPortal) {
-    let expiry = Expiry {
-        db: portal.db().clone(),
-        clock: portal.clock.clone(),
-        access: portal.portal.access.clone(),
-        sessions: portal.portal.sessions.clone(),
-    };
+    let expiry = of(portal);
     let round = Loops::new(portal.clock.clone()).begin("expiry", None);
     let looked = expiry.look(&round).await;
     round.end(&looked);
     looked.unwrap();
+}
+
+/// The loop, for accounts that nobody uses for 30 days.
+pub fn of(portal: &TestPortal) -> Expiry {
+    Expiry {
+        db: portal.db().clone(),
+        clock: portal.clock.clone(),
+        access: portal.portal.access.clone(),
+        sessions: portal.portal.sessions.clone(),
+        dormant_after: Some(30 * DAY),
+    }
 }
 
 fn in_days(portal: &TestPortal, days: i64) -> Timestamp {

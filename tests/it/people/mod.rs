@@ -3,6 +3,7 @@
 
 mod access;
 mod accounts;
+mod dormant;
 mod expiry;
 mod groups;
 mod import;

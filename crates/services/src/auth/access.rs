@@ -114,6 +114,8 @@ pub struct Access {
     pub(super) authenticator: Arc<dyn Authenticator>,
     /// Where a reverse proxy names people.
     pub(super) header: Option<Header>,
+    /// Accounts that nobody uses for so long are disabled (seconds); `None`: never.
+    pub dormant_after: Option<i64>,
     pub(super) slots: Semaphore,
     pub(super) attempts: Attempts,
     /// Where `admin`'s first password lies until they sign in.
@@ -169,10 +171,17 @@ impl Access {
             clock,
             authenticator,
             header: None,
+            dormant_after: None,
             first_password: super::first::path(private),
             memory: Mutex::default(),
             changes: watch::Sender::new(0),
         }
+    }
+
+    /// The same, where accounts that nobody uses for so long are disabled (seconds); 0: never.
+    #[must_use]
+    pub fn disabling_unused(self, seconds: i64) -> Self {
+        Self { dormant_after: (0 < seconds).then_some(seconds), ..self }
     }
 
     /// The same, where a reverse proxy names people besides.

@@ -35,6 +35,7 @@ impl Authenticator for Local {
             Some(account) if fits && !account.user.disabled && account.password_hash.is_some() => Ok(account.user.id),
             Some(account) if account.user.is_service() => Err(Error::refused("service accounts cannot sign in")),
             Some(account) if account.user.expired_at.is_some() => Err(Error::refused("the account expired")),
+            Some(account) if account.user.dormant_at.is_some() => Err(Error::refused("the account is dormant")),
             Some(account) if account.user.disabled => Err(Error::refused("the account is disabled")),
             Some(_) => Err(Error::refused("the password is wrong")),
             None => Err(Error::refused("unknown account")),

@@ -271,6 +271,7 @@ mod tests {
             disabled: false,
             expires_at: None,
             expired_at: None,
+            dormant_at: None,
             absent_since: None,
             uid_number: None,
             groups: Vec::new(),

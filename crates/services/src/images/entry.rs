@@ -284,6 +284,7 @@ mod tests {
             disabled: false,
             expires_at: None,
             expired_at: None,
+            dormant_at: None,
             absent_since: None,
             uid_number: None,
             groups: groups.iter().map(|name| (*name).to_owned()).collect(),
