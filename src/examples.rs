@@ -108,7 +108,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("run show", &["run show 4f09c2e7"]),
     ("run curve", &["run curve 4f09c2e7 val/loss --points 50 --smoothing 0.6"]),
     ("run csv", &["run csv 4f09c2e7 val/loss > loss.csv"]),
-    ("run results", &["run results --where 'lr < 0.01 and optimizer = adam' --sort -m:val/loss"]),
+    ("run results", &["run results --where 'lr < 0.01 and optimizer = adam' --sort val/loss"]),
     ("run change", &["run change 4f09c2e7 --visibility group --group vision"]),
     ("run forget", &["run forget 4f09c2e7"]),
     // Sweeps.

@@ -127,7 +127,7 @@ def usage(site):
     site.until(lambda: site.ask(f"/jobs/{job}")["state"] == "ended")
     rows = list(csv.DictReader(io.StringIO(site.run())))
     charged = [entry for entry in rows if entry["group"] == "course" and int(entry["cpu_seconds"]) > 0]
-    assert len(charged) == 1 and re.fullmatch(r"\d{4}-\d\d", charged[0]["name"]), rows
+    assert len(charged) == 1 and re.fullmatch(r"\d{4}-\d\d", charged[0]["month"]), rows
 
 
 @row("Create a service account and its token")
@@ -265,8 +265,9 @@ def best_artifacts(site):
 def compare(site):
     # The sweep has four learning rates, each three times.
     rows = list(csv.DictReader(io.StringIO(site.run())))
-    values = [float(entry["cells.m:val/loss.value"]) for entry in rows]
+    values = [float(entry["val/loss"]) for entry in rows]
     assert values == sorted(values) and len(values) == 6 and values[-1] < 0.13, rows
+    assert all(float(entry["lr"]) > 0 for entry in rows), "the sweep's parameter is a column"
 
 
 @row("Wait for a sweep in which a task fails: exit status 1")

@@ -52,6 +52,11 @@ impl Output {
         self.json || self.output.is_some() || self.has_columns
     }
 
+    /// Whether items are printed as rows: as CSV, or in chosen columns.
+    pub(super) fn is_tabular(&self) -> bool {
+        self.has_columns || self.output == Some(Format::Csv)
+    }
+
     /// Returns a writer of results into `out`, in this format and these columns.
     pub(super) fn writer<'a>(
         &mut self,

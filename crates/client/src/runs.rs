@@ -55,7 +55,8 @@ pub enum RunCommand {
         /// A filter, such as "lr < 0.01 and optimizer = adam"
         #[arg(long = "where", value_name = "EXPRESSION")]
         filter: Option<String>,
-        /// The column to sort by, such as -m:val/loss; can be given twice
+        /// The column to sort by: a hyperparameter, a metric such as val/loss, name or created; with - before it in
+        /// descending order; can be given twice
         #[arg(long, allow_hyphen_values = true)]
         sort: Vec<String>,
         /// Also runs of helper jobs, which the portal submits for you, such as predictions
@@ -132,6 +133,7 @@ impl RunArguments {
 
 pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write + Send)) -> Result<()> {
     let json = arguments.output.is_json();
+    let tabular = arguments.output.is_tabular();
     match arguments.command {
         RunCommand::List(RunList { list, helpers }) => {
             let asked: Vec<_> = list.narrowed().into_iter().chain(helpers.then_some(("helpers", "true"))).collect();
@@ -165,6 +167,9 @@ pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write
             query.extend(sort.iter().map(|key| ("sort", key.as_str())));
             query.extend(helpers.then_some(("helpers", "true")));
             let results = api.get("/results", &query).await?;
+            if tabular {
+                return line(out, &json!({ "items": table::result_rows(&results) }).to_string());
+            }
             if json { line(out, &results.to_string()) } else { Ok(write!(out, "{}", table::results(&results))?) }
         }
         RunCommand::Change { id, name, visibility, group } => {

@@ -300,3 +300,44 @@ async fn the_audit_log_is_read_forwards() {
     assert!(latest.starts_with("8  ") && latest.lines().count() == 2, "the oldest first: {latest}");
     assert_eq!(lyceum(&at(&portal), &["audit", "--from", "0"], "").await.0, 2);
 }
+
+#[tokio::test]
+async fn columns_of_results_have_the_names_that_people_use() {
+    let column = |key: &str, shown| json!({ "key": key, "label": &key[2..], "shown": shown });
+    let columns = [("p:lr", true), ("m:val/loss", true), ("m:lr", true), ("p:name", true), ("m:acc", false)];
+    let columns: Vec<Value> = columns.into_iter().map(|(key, shown)| column(key, shown)).collect();
+    let cells = json!({ "p:lr": { "value": 0.1 }, "m:val/loss": { "value": 0.5, "step": 3, "best": true }, "m:lr": { "value": 0 },
+        "p:name": { "value": "x" } });
+    let run = json!({ "id": ONE, "name": "one", "owner": "ada", "directory": "/a", "complete": true, "points": 3,
+        "created_at": "2030-01-01T00:00:00Z", "cells": cells });
+    let portal = Portal::start(move |_| (200, json!({ "columns": columns, "items": [run] })));
+    let at = at(&portal);
+    let (status, printed) = lyceum(&at, &["run", "results", "--sort", "-val/loss", "-o", "csv"], "").await;
+    let expected = format!(
+        "complete,created_at,directory,id,m:lr,name,owner,p:lr,p:name,points,val/loss\n\
+         true,2030-01-01T00:00:00Z,/a,{ONE},0,one,ada,0.1,x,3,0.5\n"
+    );
+    assert_eq!((status, printed), (0, expected));
+    assert!(portal.requests()[0].contains("sort=-val%2Floss"), "{:?}", portal.requests());
+    let (_, table) = lyceum(&at, &["run", "results"], "").await;
+    assert!(table.starts_with("ID") && table.contains("val/loss") && !table.contains("m:val/loss"), "{table}");
+    let (_, chosen) = lyceum(&at, &["run", "results", "--columns", "name,val/loss"], "").await;
+    assert_eq!(chosen, "NAME  VAL/LOSS\none   0.5\n");
+    let (_, whole) = lyceum(&at, &["run", "results", "--json"], "").await;
+    assert!(whole.contains("m:val/loss"), "the response of the API");
+}
+
+#[tokio::test]
+async fn usage_as_csv_says_what_a_row_is_of() {
+    let row = json!({ "group": "vision", "name": "2030-01", "gpu_seconds": 1, "cpu_seconds": 2, "sessions": 3 });
+    let portal = Portal::start(move |_| (200, json!({ "items": [row], "next_cursor": null })));
+    for (by, head) in [
+        ("group,month", "cpu_seconds,gpu_seconds,group,month,sessions"),
+        ("user", "cpu_seconds,gpu_seconds,group,sessions,user"),
+    ] {
+        let (status, printed) = lyceum(&at(&portal), &["usage", "--by", by, "-o", "csv"], "").await;
+        assert_eq!((status, printed.lines().next()), (0, Some(head)), "{by}");
+    }
+    let (_, json) = lyceum(&at(&portal), &["usage", "--json"], "").await;
+    assert!(json.contains("\"name\":\"2030-01\""), "{json}");
+}

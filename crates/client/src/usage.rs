@@ -96,12 +96,25 @@ pub(super) async fn run(api: &Api, arguments: &UsageArguments, out: &mut (dyn Wr
     let (by, whose) = (word(&arguments.by), arguments.whose.as_ref().map(word));
     let query = [("from", from), ("to", to), ("by", Some(by.clone())), ("whose", whose)];
     let query: Vec<(&str, &str)> = query.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-    let answer: Value = api.all("/usage", &query).await?;
+    let mut answer: Value = api.all("/usage", &query).await?;
+    if arguments.output.is_tabular() {
+        name_rows(&mut answer, &by);
+    }
     if arguments.output.is_json() {
         return line(out, &answer.to_string());
     }
     let answer = Answer::deserialize(&answer).map_err(|error| Error::Strange(error.to_string()))?;
     Ok(write!(out, "{}", table::usage(&by, &answer))?)
+}
+
+/// Calls the column that names each row what it is: `user`, `month`.
+fn name_rows(answer: &mut Value, by: &str) {
+    let what = by.rsplit(',').next().unwrap_or(by);
+    for item in answer["items"].as_array_mut().into_iter().flatten() {
+        if let Some(name) = item.as_object_mut().and_then(|item| item.remove("name")) {
+            item[what] = name;
+        }
+    }
 }
 
 /// A choice as the API spells it.

@@ -2,7 +2,7 @@
 //! here, so that none is a job twice or left out; and what holds the queue, one person's or
 //! everybody's.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
 
@@ -12,6 +12,7 @@ use super::{
     idempotency::{self, IdempotentRequest},
     jobs::{Row as JobRow, job, select_jobs},
     ordering::{Ordering, SortBy, SortColumn, position},
+    people::places,
     reading,
     search::{fold, id_is, pattern},
     transaction,
@@ -36,6 +37,9 @@ pub struct SweepFilter<'a> {
     pub before: Option<SweepId>,
     pub limit: i64,
 }
+
+/// So many runs or sweeps are asked for in one statement.
+const BATCH_SIZE: usize = 200;
 
 /// The columns that sweeps are sorted by.
 pub const SORT_COLUMNS: [SortColumn; 3] =
@@ -203,6 +207,44 @@ impl Db {
                 .bind(id.to_string()).fetch_optional(pool).await)?;
         let Some((Some(sweep), Some(place))) = found else { return Ok(None) };
         Ok(Some((parse(&sweep, "sweep id")?, place)))
+    }
+
+    /// Returns the values of sweep parameters that runs were started with: of those whose job is a task of a sweep that is
+    /// still there.
+    pub async fn sweep_values_of_runs(&self, runs: &[RunId]) -> Result<Vec<(RunId, BTreeMap<String, String>)>> {
+        let mut tasks: HashMap<String, Vec<(RunId, i64)>> = HashMap::new();
+        for some in runs.chunks(BATCH_SIZE) {
+            let sql = format!(
+                "SELECT r.id, j.sweep_id, j.sweep_index FROM runs r JOIN jobs j ON j.id = r.job_id
+                 WHERE j.sweep_id IS NOT NULL AND r.id IN ({})",
+                places(some.len())
+            );
+            let rows: Vec<(String, String, i64)> = reading!(self, pool => {
+                let question = query_as(AssertSqlSafe(sql));
+                some.iter().fold(question, |question, id| question.bind(id.to_string())).fetch_all(pool).await
+            })?;
+            for (run, sweep, place) in rows {
+                tasks.entry(sweep).or_default().push((parse(&run, "run id")?, place));
+            }
+        }
+        let sweeps: Vec<&String> = tasks.keys().collect();
+        let mut found = Vec::new();
+        for some in sweeps.chunks(BATCH_SIZE) {
+            let sql = format!("SELECT id, plan FROM sweeps WHERE id IN ({})", places(some.len()));
+            let plans: Vec<(String, String)> = reading!(self, pool => {
+                let question = query_as(AssertSqlSafe(sql));
+                some.iter().fold(question, |question, id| question.bind(id.as_str())).fetch_all(pool).await
+            })?;
+            for (sweep, plan) in plans {
+                // A plan that is damaged costs its own values alone.
+                let Ok(plan) = Json::read::<Plan>(&plan, "sweep's plan") else { continue };
+                for (run, place) in tasks.get(&sweep).into_iter().flatten() {
+                    let settings = usize::try_from(*place).ok().and_then(|place| plan.tasks.get(place));
+                    found.extend(settings.map(|settings| (*run, settings.values.clone())));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// How many of its jobs have not ended, or may be tried again.

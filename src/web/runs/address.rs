@@ -35,14 +35,14 @@ pub struct ResultsParameters {
     value: Option<String>,
     /// With `value=at`: the value at the last step up to this one. At most 200 runs.
     step: Option<i64>,
-    /// At most two sort keys: `name`, `owner`, `created`, `points`, `p:lr`, `m:val/loss`. A leading minus sorts in
-    /// descending order.
+    /// At most two sort keys: `name`, `owner`, `created`, `points`, or a hyperparameter or metric such as `lr` and
+    /// `val/loss`, by its name as in filters or its key (`p:lr`, `m:val/loss`). A leading minus sorts in descending order.
     sort: Option<Vec<String>>,
-    /// Keys of the columns to show. Default: hyperparameters that differ, and the main metrics.
+    /// Keys or names of the columns to show. Default: hyperparameters that differ, and the main metrics.
     column: Option<Vec<String>>,
     /// Without `column`: also show hyperparameters that are the same in all runs.
     same: Option<bool>,
-    /// Key of a hyperparameter. The runs are grouped by its values.
+    /// Key or name of a hyperparameter. The runs are grouped by its values.
     group: Option<String>,
     /// The baseline: the run that the others are compared with.
     base: Option<String>,

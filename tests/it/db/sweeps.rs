@@ -1,7 +1,7 @@
 //! Sweeps on both databases: what one is, how its tasks become jobs, once each and in their order,
 //! its states, and what holds the queue of jobs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use lyceum::{
     db::{
@@ -12,7 +12,7 @@ use lyceum::{
         sweeps::SweepFilter,
     },
     model::{
-        Clock, Model, SessionId, Sweep, SweepId, SweepState, UserId,
+        Clock, Model, RunId, SessionId, Sweep, SweepId, SweepState, UserId,
         hold::Pause,
         job::JobProgram,
         run::{ReadProgress, UnreadAttempt},
@@ -69,6 +69,24 @@ pub async fn of_every_kind(db: &Db, owner: UserId) -> [SweepId; 4] {
     let paused = added(db, owner, "paused").await;
     assert!(db.set_sweep_state(paused, &[SweepState::Running], (SweepState::Paused, ""), None).await.unwrap());
     [added(db, owner, "one").await, paused, added(db, owner, "two").await, ended(db, owner, "over").await]
+}
+
+/// Writes a sweep whose two tasks, `#0` and `#1`, are jobs with these values of parameters, and returns their runs.
+pub async fn tasks_of_a_sweep(db: &Db, owner: UserId, values: &[(&str, &str)]) -> Vec<RunId> {
+    let (new, mut plan) = sweep(owner, "lr");
+    let values: BTreeMap<String, String> =
+        values.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    plan.tasks.iter_mut().for_each(|task| task.values.clone_from(&values));
+    db.add_sweep(&new, &plan, None, &NOTED).await.unwrap();
+    let mut runs = Vec::new();
+    for place in 0..2 {
+        let task = at_place(owner, new.id, place);
+        let job = begun(db, &task).await.job;
+        let read = UnreadAttempt { job, owner, session: task.id, directory: format!("/home/a/{place}") };
+        db.read_attempt(&read, &read.directory, START).await.unwrap();
+        runs.push(db.run_of_job(job).await.unwrap().unwrap().id);
+    }
+    runs
 }
 
 /// A job that is the task at this place.
@@ -160,6 +178,8 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         db.read_attempt(&read, "/home/a/runs", START).await.unwrap();
         let run = db.run_of_job(job).await.unwrap().unwrap();
         assert_eq!(db.sweep_runs(new.id).await.unwrap(), [(job, run.id, false)]);
+        let values = db.sweep_values_of_runs(&[run.id, RunId::new()]).await.unwrap();
+        assert_eq!(values, [(run.id, [("lr".to_owned(), "0.1".to_owned())].into())]);
         let over = ReadProgress { complete: true, ..run.reading };
         db.note_reading(run.id, &over, START).await.unwrap();
         assert_eq!(db.sweep_runs(new.id).await.unwrap(), [(job, run.id, true)]);

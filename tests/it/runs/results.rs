@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{external, read, store, trained};
 use crate::{
+    db::sweeps::tasks_of_a_sweep,
     files::World,
     life::eventually,
     portal::{Caller, TestPortal},
@@ -95,6 +96,9 @@ async fn rows_are_picked_ordered_and_compared() {
     for (sort, expected) in [
         (&["m:val/loss"][..], ["three", "two", "one", "nothing yet"]),
         (&["-m:val/loss"], ["one", "two", "three", "nothing yet"]),
+        (&["val/loss"], ["three", "two", "one", "nothing yet"]),
+        (&["-loss"], ["one", "two", "three", "nothing yet"]),
+        (&["lr", "-name"], ["three", "one", "two", "nothing yet"]),
         (&["p:lr", "-name"], ["three", "one", "two", "nothing yet"]),
         (&["p:optimizer", "-p:lr"], ["one", "two", "three", "nothing yet"]),
         (&["-name"], ["two", "three", "one", "nothing yet"]),
@@ -109,12 +113,41 @@ async fn rows_are_picked_ordered_and_compared() {
 
     let (_, chosen) = ask(&ada, &[("column", "p:seed"), ("column", "m:lr"), ("run", &ids[0].to_string())]).await;
     assert_eq!(chosen["items"][0]["cells"].as_object().unwrap().keys().collect::<Vec<_>>(), ["m:lr", "p:seed"]);
+    let (_, named) = ask(&ada, &[("column", "seed"), ("column", "val/acc"), ("run", &ids[0].to_string())]).await;
+    assert_eq!(named["items"][0]["cells"].as_object().unwrap().keys().collect::<Vec<_>>(), ["m:val/acc", "p:seed"]);
     let (_, first) = ask(&ada, &[("limit", "3"), ("sort", "name")]).await;
     assert_eq!(names(&first), ["nothing yet", "one", "three"]);
     let cursor = first["next_cursor"].as_str().unwrap();
     let (_, second) = ask(&ada, &[("limit", "3"), ("sort", "name"), ("cursor", cursor)]).await;
     assert_eq!((names(&second), &second["next_cursor"]), (vec!["two"], &Value::Null));
     drop(portal);
+}
+
+#[tokio::test]
+async fn parameters_of_a_sweep_are_hyperparameters() {
+    let portal = TestPortal::start().await;
+    let owner = portal.add_user("ada", Role::User).await;
+    let ada = portal.sign_in("ada").await;
+    let given = [("lr", "0.1"), ("optimizer", "sgd"), ("amp", "true")];
+    // The program of the first task logs what it really used, and another hyperparameter.
+    let logged = json!({"params": {"lr": 0.05, "depth": 3}, "metrics": {}}).to_string();
+    let runs = tasks_of_a_sweep(portal.db(), owner, &given).await;
+    portal.db().keep_digest(runs[0], 1, &logged).await.unwrap();
+    external(&portal, owner, "alone").await;
+    for _ in 0..2 {
+        let (_, all) = ask(&ada, &[("sort", "name"), ("same", "true")]).await;
+        let keys: Vec<&str> =
+            all["columns"].as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
+        assert_eq!(keys, ["p:amp", "p:depth", "p:lr", "p:optimizer"]);
+        let cells = |at: usize, key: &str| all["items"][at]["cells"][key]["value"].clone();
+        assert_eq!((cells(0, "p:lr"), names(&all)[2]), (json!(0.05), "alone"));
+        assert_eq!(
+            (cells(1, "p:lr"), cells(1, "p:optimizer"), cells(1, "p:amp")),
+            (json!(0.1), json!("sgd"), json!(true))
+        );
+    }
+    let (_, found) = ask(&ada, &[("where", "lr >= 0.1 and optimizer = sgd"), ("group", "lr")]).await;
+    assert_eq!((names(&found), &found["groups"][0]["value"]), (vec!["#1"], &json!(0.1)));
 }
 
 #[tokio::test]
@@ -129,7 +162,7 @@ async fn groups_have_a_mean_and_a_band() {
     assert_eq!((loss["count"].as_u64(), loss["min"].as_f64(), loss["max"].as_f64()), (Some(2), Some(0.3), Some(0.4)));
     assert!((loss["mean"].as_f64().unwrap() - 0.35).abs() < 1e-12);
     assert_eq!((&loss["band"]["low"][0], &loss["band"]["high"][0]), (&json!(1.0), &json!(3.0)));
-    let (_, with_none) = ask(&ada, &[("group", "p:optimizer")]).await;
+    let (_, with_none) = ask(&ada, &[("group", "optimizer")]).await;
     assert_eq!(with_none["groups"][2]["value"], Value::Null);
 }
 
@@ -156,8 +189,9 @@ async fn faults_are_named_with_their_place() {
     for (query, field, message) in [
         (("where", "lr < "), "where", "A value is missing after “<”. (character 6)"),
         (("where", "lr < 1 and depth > 3"), "where", "Unknown column “depth”. (character 12)"),
-        (("sort", "p:depth"), "sort", "Unknown column."),
-        (("group", "m:val/loss"), "group", "Unknown column."),
+        (("sort", "p:depth"), "sort", "Unknown column “p:depth”."),
+        (("sort", "-depth"), "sort", "Unknown column “depth”."),
+        (("group", "m:val/loss"), "group", "Runs can be grouped by hyperparameters only."),
         (("value", "at"), "step", "A step is required."),
         (("colour", "red"), "colour", "Unknown parameter."),
     ] {

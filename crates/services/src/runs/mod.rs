@@ -21,7 +21,10 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, broadcast};
 
-use self::{results::Digests, series_cache::SeriesCache};
+use self::{
+    results::{Digests, GivenValues},
+    series_cache::SeriesCache,
+};
 use lyceum_db::{
     self as db, Db,
     audit::{ChangedBy, Entry},
@@ -85,6 +88,7 @@ pub struct Runs {
     changed: broadcast::Sender<RunId>,
     /// What runs come to, as the table of results read it last.
     digests: Digests,
+    given: GivenValues,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -163,6 +167,7 @@ impl Runs {
             looks: Arc::new(Semaphore::new(MAX_READERS)),
             changed: broadcast::Sender::new(256),
             digests: Digests::default(),
+            given: GivenValues::default(),
         })
     }
 

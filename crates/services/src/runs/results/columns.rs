@@ -46,12 +46,12 @@ pub enum Kind {
 }
 
 /// Every column there is: hyper-parameters by name, then metrics, those first that most runs have and
-/// that tell most. `chosen` says which are shown, by their keys; without it what differs is.
+/// that tell most. `chosen` says which are shown, by their keys or names; without it what differs is.
 pub fn columns(lines: &[RunLine], chosen: Option<&[String]>, with_same: bool) -> Vec<Column> {
     let mut params: BTreeMap<&str, (usize, &Value, bool, bool)> = BTreeMap::new();
     let mut metrics: BTreeMap<&str, usize> = BTreeMap::new();
     for line in lines {
-        for (name, value) in &line.digest.params {
+        for (name, value) in line.params() {
             let entry = params.entry(name).or_insert((0, value, false, true));
             entry.0 += 1;
             entry.2 |= entry.1 != value;
@@ -81,7 +81,7 @@ pub fn columns(lines: &[RunLine], chosen: Option<&[String]>, with_same: bool) ->
 fn show(all: &mut [Column], chosen: Option<&[String]>, with_same: bool) {
     if let Some(chosen) = chosen {
         for column in all {
-            column.shown = chosen.contains(&column.key);
+            column.shown = chosen.contains(&column.key) || chosen.contains(&column.label);
         }
         return;
     }

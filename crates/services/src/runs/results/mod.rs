@@ -13,12 +13,13 @@ mod progress;
 mod table;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use self::{
     digest::{Digest, value_at},
@@ -58,6 +59,18 @@ pub struct RunSelection {
 /// Digests as they were read last, by the number of the reading they are of.
 #[derive(Default)]
 pub(super) struct Digests(Mutex<HashMap<RunId, (u64, Arc<Digest>)>>);
+
+/// Values of sweep parameters by run; a run without any has none.
+#[derive(Default)]
+pub(super) struct GivenValues(Mutex<HashMap<RunId, Arc<BTreeMap<String, Value>>>>);
+
+/// A value as a program would log it: a number or a truth value where the text is one.
+fn plain(text: String) -> Value {
+    match serde_json::from_str(&text) {
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+        _ => Value::String(text),
+    }
+}
 
 /// More than are ever shown at once are let go.
 const MAX_KEPT: usize = 3000;
@@ -101,8 +114,35 @@ impl Runs {
     async fn lines(&self, runs: Vec<Run>) -> Result<Vec<RunLine>> {
         let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
         let digests = self.digests(&ids).await?;
-        let digest = |id: &RunId| digests.get(id).cloned().unwrap_or_default();
-        Ok(runs.into_iter().map(|run| RunLine { digest: digest(&run.id), at: StepValues::default(), run }).collect())
+        let given = self.given(&ids).await?;
+        let line = |run: Run| RunLine {
+            digest: digests.get(&run.id).cloned().unwrap_or_default(),
+            given: given.get(&run.id).cloned().unwrap_or_default(),
+            at: StepValues::default(),
+            run,
+        };
+        Ok(runs.into_iter().map(line).collect())
+    }
+
+    /// The values of sweep parameters that the runs were started with. They do not change, so each is read once.
+    async fn given(&self, ids: &[RunId]) -> Result<HashMap<RunId, Arc<BTreeMap<String, Value>>>> {
+        let unread: Vec<RunId> = {
+            let kept = self.given.0.lock();
+            ids.iter().filter(|id| !kept.contains_key(*id)).copied().collect()
+        };
+        let mut read: HashMap<RunId, Arc<BTreeMap<String, Value>>> =
+            unread.iter().map(|id| (*id, Arc::default())).collect();
+        for (id, values) in self.db.sweep_values_of_runs(&unread).await? {
+            let values = values.into_iter().map(|(name, text)| (name, plain(text))).collect();
+            read.insert(id, Arc::new(values));
+        }
+        let mut kept = self.given.0.lock();
+        kept.extend(read);
+        if kept.len() > MAX_KEPT {
+            let shown: HashSet<&RunId> = ids.iter().collect();
+            kept.retain(|id, _| shown.contains(id));
+        }
+        Ok(ids.iter().filter_map(|id| Some((*id, kept.get(id)?.clone()))).collect())
     }
 
     /// The digests of those of the runs that have one; what was read before is not read again.

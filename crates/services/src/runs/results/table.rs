@@ -4,7 +4,7 @@
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     columns::{ColumnRef, Pick, columns},
     digest::{self, Digest, Metric},
-    expression::{self, Expression, parse},
+    expression::{self, Expression, Name, parse},
     groups::spread,
     kind::{BetterDirection, better},
 };
@@ -32,7 +32,7 @@ pub struct TableQuery {
     pub which: MetricValue,
     /// At most two are looked at.
     pub order: Vec<Order>,
-    /// The keys of the columns to show; without them: what differs.
+    /// The keys or names of the columns to show; without them: what differs.
     pub columns: Option<Vec<String>>,
     /// Also hyper-parameters that are the same in all runs.
     pub with_same: bool,
@@ -74,7 +74,22 @@ impl Order {
 pub struct RunLine {
     pub run: Run,
     pub digest: Arc<Digest>,
+    /// The values of sweep parameters that it was started with.
+    pub given: Arc<BTreeMap<String, Value>>,
     pub at: StepValues,
+}
+
+impl RunLine {
+    /// A hyperparameter as the program logged it, or else as its sweep gave it.
+    fn param(&self, name: &str) -> Option<&Value> {
+        self.digest.params.get(name).or_else(|| self.given.get(name))
+    }
+
+    /// All hyperparameters.
+    pub fn params(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let is_new = |(name, _): &(&String, &Value)| !self.digest.params.contains_key(*name);
+        self.digest.params.iter().chain(self.given.iter().filter(is_new))
+    }
 }
 
 /// Values at a step, where they have been looked up.
@@ -135,7 +150,6 @@ pub fn plan<'a>(lines: &[RunLine], asked: &'a TableQuery) -> Result<Plan<'a>, Fi
     let columns = columns(lines, asked.columns.as_deref(), asked.with_same);
     let fault = |fault: expression::Fault| FieldError::new("where", "invalid_expression", fault.to_string());
     let read = parse(&asked.filter).map_err(fault)?;
-    let unknown = |field: &str| FieldError::new(field, "unknown_column", "Unknown column.");
     // Without a run there is no column, and whatever is asked for is not there.
     let filter = if lines.is_empty() {
         Expression::Everything
@@ -144,17 +158,27 @@ pub fn plan<'a>(lines: &[RunLine], asked: &'a TableQuery) -> Result<Plan<'a>, Fi
     };
     let mut order = Vec::new();
     for one in asked.order.iter().take(2).filter(|_| !lines.is_empty()) {
-        let place = ColumnRef::of_key(&one.key, &columns).ok_or_else(|| unknown("sort"))?;
+        let place = meant("sort", &one.key, &columns)?;
         order.push((place, one.descending));
     }
     let group = match asked.group.as_deref().filter(|_| !lines.is_empty()) {
         None => None,
-        Some(key) => match ColumnRef::of_key(key, &columns) {
-            Some(ColumnRef::Param(name)) => Some(name),
-            _ => return Err(unknown("group")),
-        },
+        Some(key) => {
+            let ColumnRef::Param(name) = meant("group", key, &columns)? else {
+                let message = "Runs can be grouped by hyperparameters only.";
+                return Err(FieldError::new("group", "unknown_column", message));
+            };
+            Some(name)
+        }
     };
     Ok(Plan { asked, columns, filter, order, group })
+}
+
+/// The column that a key or a name says; a name as in filters.
+fn meant(field: &str, word: &str, columns: &[Column]) -> Result<ColumnRef, FieldError> {
+    let name = || Name { which: None, text: word.to_owned(), at: 0 };
+    let found = ColumnRef::of_key(word, columns).map_or_else(|| ColumnRef::of_name(&name(), columns), Ok);
+    found.map_err(|fault| FieldError::new(field, "unknown_column", fault.message))
 }
 
 impl Plan<'_> {
@@ -236,7 +260,7 @@ impl Plan<'_> {
 
     fn shown_cell(&self, line: &RunLine, column: &Column) -> Cell {
         match column.kind {
-            Kind::Param => Cell { value: line.digest.params.get(&column.label).cloned(), ..Cell::default() },
+            Kind::Param => Cell { value: line.param(&column.label).cloned(), ..Cell::default() },
             Kind::Metric => line.digest.metrics.get(&column.label).map_or_else(Cell::default, |metric| {
                 let found = self.value(line, &column.label, metric, Pick::Shown).and_then(|known| known.0);
                 let is_looked_up = matches!(self.asked.which, MetricValue::At(_));
@@ -283,7 +307,7 @@ impl Plan<'_> {
             ColumnRef::Points => number(line.run.reading.points.cast_signed()),
             ColumnRef::Created => number(line.run.created_at.0 / 1000),
             ColumnRef::Complete => text(if line.run.reading.complete { "yes" } else { "no" }),
-            ColumnRef::Param(name) => match line.digest.params.get(name) {
+            ColumnRef::Param(name) => match line.param(name) {
                 None | Some(Value::Null) => Cell::Nothing,
                 Some(Value::Number(number)) => number.as_f64().map_or(Cell::Nothing, Cell::Number),
                 Some(Value::String(words)) => text(words),
@@ -323,7 +347,7 @@ impl Plan<'_> {
         let mut places: HashMap<Option<String>, usize> = HashMap::new();
         let mut members: Vec<(Option<Value>, Vec<&RunLine>)> = Vec::new();
         for line in rows {
-            let value = line.digest.params.get(name).filter(|value| !value.is_null());
+            let value = line.param(name).filter(|value| !value.is_null());
             let place = *places.entry(value.map(Value::to_string)).or_insert_with(|| {
                 members.push((value.cloned(), Vec::new()));
                 members.len() - 1
