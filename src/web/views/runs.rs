@@ -75,11 +75,11 @@ impl RunState {
 
     pub fn word(&self) -> &'static str {
         match self {
-            Self::Complete => "complete",
-            Self::Live => "live",
-            Self::Watched => "watched",
-            Self::Waiting => "not read yet",
-            Self::Trouble => "unreadable",
+            Self::Complete => "Complete",
+            Self::Live => "Live",
+            Self::Watched => "Watched",
+            Self::Waiting => "Not read yet",
+            Self::Trouble => "Unreadable",
         }
     }
 
