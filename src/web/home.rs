@@ -20,7 +20,7 @@ use super::{
     },
     page::{Nav, Page},
     presets,
-    sessions::cards,
+    sessions::{cards, form::new_key},
     settings,
     views::{EnvironmentBanner, Home, InvitationRow, JobRow, Meter, Moment},
 };
@@ -86,6 +86,7 @@ pub async fn page(
         storage: cards::storage_note(&standing),
         single_user: portal.single_user.clone(),
         environment: banner(&portal, user.0.is_admin()),
+        terminal: portal.sessions.apps_for(user.actor()).any(|app| app.name == "terminal").then(new_key),
         presets: presets::pages::starts(&portal, &user).await?,
         live: live
             .items

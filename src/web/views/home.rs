@@ -27,6 +27,8 @@ pub struct Home {
     pub single_user: Option<String>,
     /// The environment that is being built, or could not be.
     pub environment: Option<EnvironmentBanner>,
+    /// The idempotency key of the terminal that one click starts; `None` where the viewer cannot start any.
+    pub terminal: Option<String>,
     /// Presets of sessions, each to start with one click.
     pub presets: Vec<PresetStart>,
     /// Live sessions, newest first.

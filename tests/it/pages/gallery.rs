@@ -268,6 +268,7 @@ fn home(word: &Word) -> Home {
         storage: StorageNote::new(96 * GIB, 100 * GIB, &quota::Source::read(&word("group vision"))),
         single_user: None,
         environment: None,
+        terminal: Some("0190a1b2".to_owned()),
         presets: super::session_form::presets(word)
             .rows
             .into_iter()
@@ -305,6 +306,7 @@ fn home_empty(word: &Word) -> Home {
         notice: None,
         invitations: Vec::new(),
         single_user: Some(word("alice")),
+        terminal: None,
         presets: Vec::new(),
         live: Vec::new(),
         more_live: More::default(),
