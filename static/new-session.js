@@ -67,6 +67,7 @@ function work() {
   return {
     ...asked,
     ...(tags.length ? { tags } : {}),
+    ...(value("notes") ? { notes: value("notes") } : {}),
     ...(lines.length ? { variables } : {}),
     ...(value("log_directory") ? { log_directory: value("log_directory") } : {}),
   };

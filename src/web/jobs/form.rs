@@ -181,6 +181,7 @@ fn read_work(portal: &Portal, fields: &Form) -> WorkForm {
         script: fields.get("script").to_owned(),
         tags: fields.get("tags").trim().to_owned(),
         variables: fields.get("variables").to_owned(),
+        notes: fields.get("notes").to_owned(),
         retries: fields.get("retries").trim().to_owned(),
         retry_wait: fields.get("retry_wait_seconds").trim().to_owned(),
         after: fields.get("after").trim().to_owned(),
@@ -263,6 +264,7 @@ fn work_of(like: JobRequest) -> WorkForm {
         script: like.script.unwrap_or_else(|| SCRIPT.to_owned()),
         variables: lines.collect::<Vec<_>>().join("\n"),
         tags: like.tags.unwrap_or_default().join(", "),
+        notes: like.notes.unwrap_or_default(),
         slurm: Some(SlurmForm {
             sbatch: like.sbatch.unwrap_or(false),
             nodes: like.nodes.map(|nodes| nodes.to_string()).unwrap_or_default(),
@@ -335,6 +337,7 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
     let tags: Vec<String> = tags.map(str::to_owned).collect();
     Ok(JobRequest {
         tags: Some(tags).filter(|tags| !tags.is_empty()),
+        notes: Some(work.notes.clone()).filter(|notes| !notes.trim().is_empty()),
         retries,
         retry_wait_seconds,
         sbatch: Some(true).filter(|_| slurm.sbatch && work.is_script),
@@ -431,6 +434,9 @@ mod tests {
         assert_eq!(variables, [("A".to_owned(), "1=2".to_owned()), ("B".to_owned(), " 3".to_owned())]);
         let tagged = WorkForm { tags: " paper, lr 0.1,,".to_owned(), ..work("true", "") };
         assert_eq!(request(&form(), &tagged).unwrap().tags.unwrap(), ["paper", "lr 0.1"]);
+        let noted = WorkForm { notes: "A *baseline*.".to_owned(), ..work("true", "") };
+        assert_eq!(request(&form(), &noted).unwrap().notes.as_deref(), Some("A *baseline*."));
+        assert_eq!(request(&form(), &work("true", "")).unwrap().notes, None);
         assert_eq!(
             work_of(JobRequest { tags: Some(vec!["a".to_owned(), "b".to_owned()]), ..JobRequest::default() }).tags,
             "a, b"

@@ -84,6 +84,8 @@ pub struct WorkForm {
     pub variables: String,
     /// With commas between them.
     pub tags: String,
+    /// Markdown.
+    pub notes: String,
     /// How often it is tried again when it fails; empty is never.
     pub retries: String,
     /// How long after a failure (seconds).
@@ -117,6 +119,7 @@ impl WorkForm {
             counted(of(self.after.split_whitespace()), "dependency", "dependencies"),
             counted(i64::try_from(variables).ok().filter(|count| 0 < *count), "variable", "variables"),
             self.login_shell.then(|| "login shell".to_owned()),
+            (!self.notes.trim().is_empty()).then(|| "notes".to_owned()),
         ];
         set.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -167,8 +170,8 @@ impl NewJob {
 
     /// Returns whether the advanced options are unfolded: some are set, or one is wrong.
     pub fn shows_advanced(&self) -> bool {
-        const FIELDS: [&str; 7] =
-            ["nodes", "tasks_per_node", "retries", "retry_wait_seconds", "after", "variables", "needs"];
+        const FIELDS: [&str; 8] =
+            ["nodes", "tasks_per_node", "retries", "retry_wait_seconds", "after", "variables", "notes", "needs"];
         !self.work.advanced().is_empty() || FIELDS.iter().any(|field| self.error(field).is_some())
     }
 
@@ -182,6 +185,7 @@ impl NewJob {
             "tasks_per_node" => "Tasks per node",
             "sbatch" => "Slurm script",
             "variables" => "Environment variables",
+            "notes" => "Notes",
             "retries" => "Retries",
             "retry_wait_seconds" => "Retry delay (seconds)",
             "after" => "Depends on",
@@ -459,9 +463,10 @@ mod tests {
             after: "a b".to_owned(),
             variables: "SEED=7\n".to_owned(),
             login_shell: true,
+            notes: "Baseline.".to_owned(),
             slurm: Some(SlurmForm { nodes: "1".to_owned(), tasks_per_node: "4".to_owned(), ..SlurmForm::default() }),
             ..WorkForm::default()
         };
-        assert_eq!(set.advanced(), "4 tasks per node, 2 retries, 2 dependencies, 1 variable, login shell");
+        assert_eq!(set.advanced(), "4 tasks per node, 2 retries, 2 dependencies, 1 variable, login shell, notes");
     }
 }

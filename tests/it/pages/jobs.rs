@@ -144,6 +144,7 @@ pub fn new(word: &Word) -> NewJob {
         work: WorkForm {
             command: word("python train.py --epochs 10"),
             script: word("#!/bin/bash\n"),
+            notes: word("A *baseline* without augmentation."),
             slurm: Some(SlurmForm { sbatch: true, nodes: "2".to_owned(), tasks_per_node: word("4") }),
             ..WorkForm::default()
         },
