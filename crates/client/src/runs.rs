@@ -11,7 +11,7 @@ use super::{
     api::{Api, Error, JOBS, RUNS, Result},
     line,
     output::{Columns, Output},
-    table,
+    table::{self, columns, harmless, id_length, short, word},
 };
 
 /// `lyceum run …`
@@ -168,9 +168,9 @@ pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write
             query.extend(helpers.then_some(("helpers", "true")));
             let results = api.get("/results", &query).await?;
             if tabular {
-                return line(out, &json!({ "items": table::result_rows(&results) }).to_string());
+                return line(out, &json!({ "items": result_rows(&results) }).to_string());
             }
-            if json { line(out, &results.to_string()) } else { Ok(write!(out, "{}", table::results(&results))?) }
+            if json { line(out, &results.to_string()) } else { Ok(write!(out, "{}", results_table(&results))?) }
         }
         RunCommand::Change { id, name, visibility, group } => {
             let given = [("name", name), ("visibility", visibility), ("group", group)];
@@ -233,4 +233,50 @@ fn borrowed<'a>(parameters: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a s
 
 fn show(out: &mut (dyn Write + Send), json: bool, run: &Value) -> Result<()> {
     if json { line(out, &run.to_string()) } else { Ok(write!(out, "{}", table::runs(std::slice::from_ref(run)))?) }
+}
+
+/// Runs as rows, with the columns that the portal shows of them.
+fn results_table(results: &Value) -> String {
+    let items = results["items"].as_array().cloned().unwrap_or_default();
+    if items.is_empty() {
+        return "no runs match\n".to_owned();
+    }
+    let mut shown = shown_columns(results);
+    shown.retain(|(key, _)| items.iter().any(|item| !item["cells"][*key].is_null()));
+    let head = ["ID".to_owned(), "NAME".to_owned()].into_iter().chain(shown.iter().map(|(_, name)| harmless(name)));
+    let length = id_length(items.iter().filter_map(|item| item["id"].as_str().map(str::to_owned)).collect());
+    let mut rows = vec![head.collect::<Vec<_>>()];
+    for item in &items {
+        let id = short(item["id"].as_str().unwrap_or_default(), length);
+        let cells = shown.iter().map(|(key, _)| word(&item["cells"][*key]["value"]).unwrap_or_else(|| "-".to_owned()));
+        rows.push([id, word(&item["name"]).unwrap_or_default()].into_iter().chain(cells).collect());
+    }
+    columns(&rows)
+}
+
+/// What the table of results has of each run besides its columns.
+const OF_RUN: [&str; 7] = ["id", "name", "owner", "directory", "complete", "points", "created_at"];
+
+/// The shown columns of the table of results: key and name. A name that is not unique is the key, with `p:` or `m:`.
+fn shown_columns(results: &Value) -> Vec<(&str, &str)> {
+    let columns: Vec<&Value> = results["columns"].as_array().into_iter().flatten().collect();
+    let mut shown = Vec::new();
+    for column in columns.iter().filter(|column| column["shown"] != false) {
+        if let (Some(key), Some(label)) = (column["key"].as_str(), column["label"].as_str()) {
+            let same = columns.iter().filter(|other| other["label"] == *label).count();
+            shown.push((key, if 1 < same || OF_RUN.contains(&label) { key } else { label }));
+        }
+    }
+    shown
+}
+
+/// The rows of the table of results for CSV: what each run is, and the value of each shown column by its name.
+fn result_rows(results: &Value) -> Vec<Value> {
+    let shown = shown_columns(results);
+    let row = |item: &Value| {
+        let own = OF_RUN.iter().map(|name| ((*name).to_owned(), item[*name].clone()));
+        let cells = shown.iter().map(|(key, name)| ((*name).to_owned(), item["cells"][*key]["value"].clone()));
+        Value::Object(own.chain(cells).collect())
+    };
+    results["items"].as_array().into_iter().flatten().map(row).collect()
 }

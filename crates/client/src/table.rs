@@ -179,7 +179,7 @@ pub fn facts(job: &Value) -> String {
 }
 
 /// A value of the API's in a line; `None` where it says nothing.
-fn word(value: &Value) -> Option<String> {
+pub fn word(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
         Value::String(text) if text.is_empty() => return None,
@@ -221,52 +221,6 @@ pub fn metrics(metrics: &Value) -> String {
         }
     }
     if rows.len() == 1 { "no curves yet\n".to_owned() } else { columns(&rows) }
-}
-
-/// Runs as rows, with the columns that the portal shows of them.
-pub fn results(results: &Value) -> String {
-    let items = results["items"].as_array().cloned().unwrap_or_default();
-    if items.is_empty() {
-        return "no runs match\n".to_owned();
-    }
-    let mut shown = shown_columns(results);
-    shown.retain(|(key, _)| items.iter().any(|item| !item["cells"][*key].is_null()));
-    let head = ["ID".to_owned(), "NAME".to_owned()].into_iter().chain(shown.iter().map(|(_, name)| harmless(name)));
-    let length = id_length(items.iter().filter_map(|item| item["id"].as_str().map(str::to_owned)).collect());
-    let mut rows = vec![head.collect::<Vec<_>>()];
-    for item in &items {
-        let id = short(item["id"].as_str().unwrap_or_default(), length);
-        let cells = shown.iter().map(|(key, _)| word(&item["cells"][*key]["value"]).unwrap_or_else(|| "-".to_owned()));
-        rows.push([id, word(&item["name"]).unwrap_or_default()].into_iter().chain(cells).collect());
-    }
-    columns(&rows)
-}
-
-/// What the table of results has of each run besides its columns.
-const OF_RUN: [&str; 7] = ["id", "name", "owner", "directory", "complete", "points", "created_at"];
-
-/// The shown columns of the table of results: key and name. A name that is not unique is the key, with `p:` or `m:`.
-fn shown_columns(results: &Value) -> Vec<(&str, &str)> {
-    let columns: Vec<&Value> = results["columns"].as_array().into_iter().flatten().collect();
-    let mut shown = Vec::new();
-    for column in columns.iter().filter(|column| column["shown"] != false) {
-        if let (Some(key), Some(label)) = (column["key"].as_str(), column["label"].as_str()) {
-            let same = columns.iter().filter(|other| other["label"] == *label).count();
-            shown.push((key, if 1 < same || OF_RUN.contains(&label) { key } else { label }));
-        }
-    }
-    shown
-}
-
-/// The rows of the table of results for CSV: what each run is, and the value of each shown column by its name.
-pub fn result_rows(results: &Value) -> Vec<Value> {
-    let shown = shown_columns(results);
-    let row = |item: &Value| {
-        let own = OF_RUN.iter().map(|name| ((*name).to_owned(), item[*name].clone()));
-        let cells = shown.iter().map(|(key, name)| ((*name).to_owned(), item["cells"][*key]["value"].clone()));
-        Value::Object(own.chain(cells).collect())
-    };
-    results["items"].as_array().into_iter().flatten().map(row).collect()
 }
 
 /// One job in a sentence, beginning with its id.
@@ -579,7 +533,7 @@ fn size(resources: &Resources) -> String {
 
 /// How many characters of their ends tell these ids apart: their beginnings are moments, which those that were made
 /// within a minute share.
-fn id_length(ids: Vec<String>) -> usize {
+pub fn id_length(ids: Vec<String>) -> usize {
     let mut ends: Vec<String> = ids.into_iter().map(|id| id.chars().rev().collect()).collect();
     ends.sort();
     let same = ends.windows(2).map(|pair| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count());
@@ -587,7 +541,7 @@ fn id_length(ids: Vec<String>) -> usize {
 }
 
 /// The end of an id.
-fn short(id: &str, length: usize) -> String {
+pub fn short(id: &str, length: usize) -> String {
     id.chars().skip(id.chars().count().saturating_sub(length)).collect()
 }
 
