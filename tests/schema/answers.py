@@ -95,6 +95,7 @@ def seed(chief, user, folder):
     chief.call("PATCH", "/quotas/users/somebody", json={"gpus": 2, "note": "for the test"})
     chief.call("PATCH", "/quotas/groups/vision", json={"each": {"cpus": 8}, "total": {"gpus": 4}, "chargeable": True})
     announcement = chief.call("POST", "/announcements", json={"text": "New GPUs.", "level": "info"})
+    chief.call("POST", "/users", json={"name": "svc-ci", "source": "service"})
     token = user.call("POST", "/tokens", json={"name": "notebook"})
     user.call("POST", "/files/folders", json={"path": folder})
     for split in ("red", "blue"):
