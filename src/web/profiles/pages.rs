@@ -105,7 +105,7 @@ enum Refused {
 }
 
 fn typed(name: &str, fields: &Form) -> ProfileForm {
-    let text = |name: &str| fields.get(name).chars().take(2000).collect::<String>();
+    let text = |name: &str| fields.get(name).chars().take(16 << 10).collect::<String>();
     ProfileForm {
         name: name.trim().chars().take(100).collect(),
         title: text("title"),

@@ -141,7 +141,7 @@ impl ProfileForm {
             input("memory", "Memory", &self.memory, "with its unit", "48 GiB", true),
             input("duration", "Time", &self.duration, "how long it runs unless users choose a time", "8h", true),
             input("groups", "Groups", &self.groups, "who may use it; empty for all users", "vision, speech", false),
-            input("position", "Order", &self.position, "smaller numbers come first; empty for the end", "20", false),
+            input("position", "Order", &self.position, "smaller numbers come first", "20", false),
         ]
     }
 
