@@ -48,7 +48,7 @@ pub enum UserVerb {
     /// Set when an account expires: it is disabled then, and its sessions and jobs are stopped.
     Expire {
         name: String,
-        /// A date or time in UTC (2030-01-31, 2030-01-31T12:00), a time from now (30d), or never.
+        /// A date or time in UTC (2030-01-31, 2030-01-31T12:00), a time from now (30d), now, or never.
         #[arg(long, value_name = "TIME")]
         until: String,
     },
@@ -99,7 +99,9 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: ChangedBy<'_
             db.set_disabled(find(db, &name).await?.id, false, by).await?;
         }
         UserVerb::Expire { name, until } => {
-            let (user, expires_at) = (find(db, &name).await?, super::expiry(&until, by.at)?);
+            // The portal ends accounts at a moment to come.
+            let until = if until.trim() == "now" { "1s" } else { until.as_str() };
+            let (user, expires_at) = (find(db, &name).await?, super::expiry(until, by.at)?);
             if let Some(fault) = expires_at.fault(user.expires_at, by.at) {
                 bail!("--until: {fault}");
             }

@@ -204,6 +204,7 @@ async fn ends_of_accounts_are_set_on_the_command_line() {
         let refused = place.refused(&format!("admin user expire ada --until {until}"));
         assert!(refused.contains("--until") && refused.contains(why), "{until}: {refused}");
     }
+    place.run("admin user expire ada --until now");
     place.run("admin user expire ada --until never");
     assert!(place.run("admin user list").contains(" never "));
     // It has ended while no portal ran.
@@ -218,7 +219,7 @@ async fn ends_of_accounts_are_set_on_the_command_line() {
     let rows = db.audit_after(0, 100).await.unwrap();
     let rows: Vec<&str> = rows.iter().map(|row| row.action.as_str()).collect();
     let expiry = "user.expiry";
-    assert_eq!(rows, ["user.add", expiry, expiry, expiry, expiry, "user.expire", expiry, "user.enable"]);
+    assert_eq!(rows, ["user.add", expiry, expiry, expiry, expiry, expiry, "user.expire", expiry, "user.enable"]);
 }
 
 #[test]
