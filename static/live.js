@@ -99,6 +99,7 @@ async function refreshCard(id) {
   if (!made) return;
   const name = made.getAttribute("aria-label");
   const [changed, renamed] = [made.dataset.state !== old.dataset.state, name !== old.getAttribute("aria-label")];
+  await released();
   if (shape(made) !== shape(old)) replace(old, made);
   if (changed) announce(`${name}: ${$(".state", made)?.textContent ?? ""}`);
   if (changed || renamed) await refreshPage();
@@ -113,6 +114,7 @@ async function refreshPage() {
   fresh = asked;
   learnClock(answer);
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  await released();
   setTitle(page.title);
   for (const region of $$("[data-live]")) {
     const made = $(`[data-live="${CSS.escape(region.dataset.live)}"]`, page);
@@ -137,10 +139,43 @@ function shape(region) {
   return copy.outerHTML;
 }
 
+// A button that is replaced between press and release is never clicked, so nothing is replaced meanwhile. A release that
+// nobody tells of, outside the window, is not waited for longer than this (milliseconds).
+const LONGEST_PRESS = 3000;
+let release = null,
+  pressed = Promise.resolve();
+
+function hold() {
+  if (release) return;
+  pressed = new Promise((done) => {
+    release = done;
+    setTimeout(done, LONGEST_PRESS);
+  });
+}
+
+// The click itself comes first.
+function letGo() {
+  setTimeout(() => {
+    release?.();
+    release = null;
+  });
+}
+
+addEventListener("pointerdown", hold, true);
+addEventListener("keydown", (event) => event.key === " " && hold(), true);
+for (const type of ["pointerup", "pointercancel", "keyup"]) addEventListener(type, letGo, true);
+// Of the window, not of what had the focus before.
+addEventListener("blur", letGo);
+
+function released() {
+  return pressed;
+}
+
 // Puts the new in the old one's place and keeps the keyboard where it was.
 function replace(old, made) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const same = focused && [focused.getAttribute("href"), focused.getAttribute("aria-label")];
+  const words = focused?.textContent.trim();
   document.adoptNode(made);
   refreshTimes(made);
   enableCopying(made);
@@ -149,7 +184,8 @@ function replace(old, made) {
   const heir = $$("a, button, input", made).find(
     (candidate) =>
       (same[0] && candidate.getAttribute("href") === same[0]) ||
-      (same[1] && candidate.getAttribute("aria-label") === same[1]),
+      (same[1] && candidate.getAttribute("aria-label") === same[1]) ||
+      (words && candidate.tagName === focused.tagName && candidate.textContent.trim() === words),
   );
   (heir ?? $("a, button", made))?.focus();
 }
