@@ -76,7 +76,12 @@ async fn a_build_ends_with_its_environment() {
         let is_there = all.find("slow").is_some();
         assert_eq!((is_there, db.environments().await.unwrap().len()), (true, 1), "{added:?}");
     }
+    // A new title does not undo what the build reports at the same time.
     eventually("it is built again", async || {
+        for title in ["One", "Two"] {
+            let titled = NewEnvironment { title: title.to_owned(), ..new("slow", &["ly-one", "ly-two"]) };
+            all.change_added(&db, titled, BY).await.unwrap();
+        }
         let found = all.find("slow").unwrap();
         matches!(found.state, State::Ready { .. }).then_some(())
     })

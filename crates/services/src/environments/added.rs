@@ -138,12 +138,14 @@ impl Environments {
             return Err(Error::NotFound);
         }
         if packages == row.packages {
-            self.list_again(Environment {
-                title: row.title,
-                groups: row.groups,
-                position: row.position,
-                // What its build has said meanwhile.
-                ..self.find(&row.name).ok_or(Error::NotFound)?
+            // In its place, because its build reports meanwhile.
+            self.0.known.send_modify(|all| {
+                if let Some(one) = all.iter_mut().find(|one| one.name == row.name) {
+                    one.title.clone_from(&row.title);
+                    one.groups.clone_from(&row.groups);
+                    one.position = row.position;
+                }
+                sort(all);
             });
             return self.find(&row.name).ok_or(Error::NotFound);
         }
@@ -248,7 +250,11 @@ impl Environments {
             state: State::Building { percent: 0, step: "queued".to_owned(), since: self.0.clock.now() },
         };
         // Before the recipe, so that its build finds what to report to.
-        self.list_again(environment.clone());
+        self.0.known.send_modify(|all| {
+            all.retain(|one| one.name != new.name);
+            all.push(environment.clone());
+            sort(all);
+        });
         self.0.recipes.send_modify(|all| match all.iter_mut().find(|one| one.name == new.name) {
             Some(one) => *one = recipe,
             None => all.push(recipe),
@@ -256,18 +262,14 @@ impl Environments {
         self.retry();
         environment
     }
+}
 
-    /// Replaces the environment of this name, or adds it, and keeps the order.
-    fn list_again(&self, environment: Environment) {
-        self.0.known.send_modify(|all| {
-            all.retain(|one| one.name != environment.name);
-            all.push(environment);
-            all.sort_by_key(|one| {
-                let is_added = matches!(one.origin, Origin::Added { .. });
-                (one.position, is_added, is_added.then(|| one.name.clone()))
-            });
-        });
-    }
+/// Equal numbers stay in the order of their names, those of the file first.
+fn sort(all: &mut [Environment]) {
+    all.sort_by_key(|one| {
+        let is_added = matches!(one.origin, Origin::Added { .. });
+        (one.position, is_added, is_added.then(|| one.name.clone()))
+    });
 }
 
 impl NewEnvironment {
