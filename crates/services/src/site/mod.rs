@@ -149,7 +149,11 @@ pub async fn apply(
 /// Reads everything that a file can declare, as a file.
 pub async fn read(sessions: &Sessions) -> Result<Site> {
     let state = sessions.db.site_state(sessions.clock.now()).await?;
-    Ok(export(&as_it_binds(state, sessions.admission.slurm_limits.as_ref())))
+    let mut state = as_it_binds(state, sessions.admission.slurm_limits.as_ref());
+    // The configuration file has others of these names, which a file cannot declare.
+    let configured = sessions.configured_profiles();
+    state.profiles.retain(|row| configured.iter().all(|one| one.name != row.name));
+    Ok(export(&state))
 }
 
 /// Without the limits that Slurm keeps itself.
