@@ -278,13 +278,6 @@ export function assertOrderly(page, name) {
 async function assertWell(page, name, options) {
   // What happens to be scrolled halfway below a bar that stays would be called too small to touch.
   await page.evaluate("scrollTo(0, 0)");
-  // What awaits the next answer is pale on purpose.
-  // (Playwright's own wait would evaluate text on the page, which its content policy forbids.)
-  await until(
-    () => page.evaluate("!document.querySelector('.busy, [data-list][aria-busy]')"),
-    20,
-    `${name}: an answer`,
-  );
   // Evaluated by the debugger, so the page's content policy does not forbid it.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe);
   const found = await page.evaluate((options) => globalThis.axe.run(document, options), {
