@@ -165,6 +165,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("apply", &["apply -f site.yaml", "apply --schema > site.schema.json"]),
     ("diff", &["diff -f site.yaml --prune --exit-code"]),
     ("export", &["export > site.yaml"]),
+    ("offboard", &["offboard ada --dry-run", "offboard ada --to bo --moved /home/ada=/home/bo/ada"]),
     ("api", &["api GET '/jobs?state=running' -o csv", "api PATCH /quotas/users/ada --body '{\"gpus\": 4}'"]),
     ("login", &["login https://portal.example.org --name lab < token.txt"]),
     ("token list", &["token list", "token list --columns name,expires_at", "token list --user svc-ci"]),

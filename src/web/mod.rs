@@ -345,6 +345,7 @@ fn api() -> Api {
         .routes(routes!(people::list, people::create))
         .routes(routes!(people::find, people::change, people::remove))
         .routes(routes!(people::sign_out))
+        .routes(routes!(people::offboarding::contents))
         .routes(routes!(people::tokens::list))
         .routes(routes!(people::tokens::revoke))
         .routes(routes!(people::groups::list, people::groups::create))
@@ -358,6 +359,8 @@ fn api() -> Api {
         // It ends sessions and jobs alike, of others: no scope is for both.
         .and(&scopes::UNSCOPED)
         .routes(routes!(people::stop::stop))
+        .routes(routes!(people::offboarding::offboard))
+        .routes(routes!(people::offboarding::hand_over))
         // Whoever knows the secret of a token acts as its owner.
         .routes(routes!(people::tokens::create))
         .routes(routes!(people::tokens::rotate))

@@ -163,6 +163,17 @@ def offboard(site):
     site.fails(401, "/me", token=student)
 
 
+@row("Offboard a user, and give what they made to another")
+def handed_over(site):
+    student = site.token_of("student06")
+    job = site.sleeper(token=student)
+    site.run()
+    site.fails(401, "/me", token=student)
+    contents = site.ask("/users/student06/contents")
+    assert (contents["state"], contents["groups"], contents["jobs"]) == ("disabled", [], 0), contents
+    assert site.ask(f"/jobs/{job}")["owner"] == "student07"
+
+
 @row("Back up")
 def backup(site):
     site.run()

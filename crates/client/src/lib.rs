@@ -15,6 +15,7 @@ mod jobs;
 mod log;
 mod manage;
 mod models;
+mod offboard;
 mod output;
 mod presets;
 mod quota;
@@ -49,6 +50,7 @@ pub use images::ImageArguments;
 pub use jobs::JobArguments;
 use lyceum_model::{Clock, SessionState, time::parse_duration};
 pub use models::ModelArguments;
+pub use offboard::OffboardArguments;
 pub use output::{Columns, Format, Output};
 pub use presets::PresetArguments;
 pub use quota::QuotaArguments;
@@ -227,6 +229,8 @@ pub enum Command {
     Diff(DiffArguments),
     /// Print users, groups, members, limits and announcements as a file for `lyceum apply`
     Export(ExportArguments),
+    /// End a user's access and work, and give what they made to another user
+    Offboard(OffboardArguments),
     /// Send one request to the API, such as `lyceum api GET /me`
     Api(ApiArguments),
     /// Sign in to a portal with a token from standard input, and use it from now on
@@ -263,6 +267,7 @@ impl Command {
             | Self::Diff(DiffArguments { output, .. })
             | Self::Export(ExportArguments { output })
             | Self::Audit(AuditArguments { output, .. })
+            | Self::Offboard(OffboardArguments { output, .. })
             | Self::Api(ApiArguments { output, .. })
             | Self::Login(LoginArguments { output, .. }) => (output, None),
         }
@@ -324,6 +329,7 @@ async fn ask(
         Command::Apply(arguments) => site::apply(&open()?, &arguments, input, out).await,
         Command::Diff(arguments) => site::diff(&open()?, &arguments, input, out).await,
         Command::Export(arguments) => site::export(&open()?, &arguments, out).await,
+        Command::Offboard(arguments) => offboard::run(&open()?, &arguments, out).await,
         Command::Api(arguments) => raw::run(&open()?, &arguments, input, out).await,
         Command::Login(arguments) => contexts::login(connection, &arguments, input, out).await,
         Command::Context(arguments) => contexts::manage(connection, &arguments, out),

@@ -20,6 +20,7 @@ pub mod extend;
 pub mod facts;
 pub mod gpus;
 pub mod groups;
+pub mod hand_over;
 pub mod hardware;
 pub mod holds;
 pub mod idempotency;

@@ -28,6 +28,7 @@ pub mod loops;
 pub mod machines;
 pub mod maintenance;
 pub mod modules;
+pub mod moves;
 pub mod node_list;
 pub mod notification;
 pub mod preset;

@@ -9,9 +9,9 @@ const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 const PREFIX: &str = "/api/v1";
 const PROBLEM: &str = "application/problem+json";
 /// Last parts of an address that are verbs.
-const VERBS: [&str; 13] = [
-    "build", "cancel", "clone", "dismiss", "extend", "finish", "keep", "pause", "preview", "pull", "restore", "resume",
-    "stop",
+const VERBS: [&str; 14] = [
+    "build", "cancel", "clone", "dismiss", "extend", "finish", "keep", "offboard", "pause", "preview", "pull",
+    "restore", "resume", "stop",
 ];
 /// Changes that `If-Match` can be sent with.
 const CONDITIONAL: [&str; 8] = [

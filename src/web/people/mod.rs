@@ -8,6 +8,7 @@ pub mod group_pages;
 pub mod groups;
 pub mod invitations;
 mod navigation;
+pub mod offboarding;
 pub mod pages;
 pub mod stop;
 pub mod tokens;
@@ -58,6 +59,9 @@ pub(super) fn routes(pages: Pages) -> Pages {
         .post("/admin/users/{name}/sign-out", pages::sign_out)
         .post("/admin/users/{name}/password", pages::set_password)
         .post("/admin/users/{name}/remove", pages::remove)
+        .get("/admin/users/{name}/offboard", offboarding::page::show)
+        .post("/admin/users/{name}/offboard", offboarding::page::end)
+        .post("/admin/users/{name}/hand-over", offboarding::page::hand_over)
         .post("/admin/users/{name}/tokens", tokens::create_by_form)
         .post("/admin/users/{name}/tokens/{id}/rotate", tokens::rotate_by_form)
         .post("/admin/users/{name}/tokens/{id}/revoke", tokens::revoke_by_form)

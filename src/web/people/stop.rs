@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::groups::group;
 use crate::{
+    auth::Principal,
     model::{JobId, UserId, sweep::SweepState},
     sessions::Actor,
     web::{
@@ -26,25 +27,25 @@ use crate::{
 #[schema(as = StoppedItem)]
 pub struct StoppedItem {
     /// `session`, `job` or `sweep`.
-    kind: &'static str,
+    pub(super) kind: &'static str,
     #[schema(format = "uuid")]
-    id: String,
+    pub(super) id: String,
     owner: String,
-    name: String,
+    pub(super) name: String,
     /// Whether it is being stopped; false in a dry run.
-    stopped: bool,
+    pub(super) stopped: bool,
     /// The reason why it was not stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 /// The result for each workload.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoppedGroup)]
 pub struct StoppedGroup {
-    items: Vec<StoppedItem>,
+    pub(super) items: Vec<StoppedItem>,
     /// The number of workloads that could not be stopped.
-    failed: usize,
+    pub(super) failed: usize,
     #[serde(skip)]
     is_dry_run: bool,
 }
@@ -56,7 +57,16 @@ pub struct StoppedGroup {
 pub struct StopParameters {
     /// List what would be stopped, and stop nothing.
     #[param(required = false)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
+}
+
+/// Why something could not be done, in a sentence.
+pub(super) fn reason(error: &Error) -> String {
+    match (error.field_errors().first(), error.detail()) {
+        (Some(field), _) => field.message.clone(),
+        (None, "") => error.kind().title().to_owned(),
+        (None, detail) => detail.to_owned(),
+    }
 }
 
 impl StoppedGroup {
@@ -73,12 +83,9 @@ impl StoppedGroup {
             return;
         }
         let outcome = stop.await;
-        let error = outcome.err().map(|error| match error.detail() {
-            "" => error.kind().title().to_owned(),
-            detail => detail.to_owned(),
-        });
+        let error = outcome.err().as_ref().map(reason);
         if let Some(error) = &error {
-            tracing::warn!(item.kind = kind, item.id = id, error, "failed to stop a group's workload");
+            tracing::warn!(item.kind = kind, item.id = id, error, "failed to stop a user's workload");
         }
         self.failed += usize::from(error.is_some());
         let (owner, name, stopped) = (owner.to_owned(), name.to_owned(), error.is_none());
@@ -103,9 +110,31 @@ pub async fn stop(
     let found = group(&portal, &operator, &name).await?;
     let members = portal.db.group_members(found.group.id, None, i64::MAX).await?;
     let members: BTreeSet<UserId> = members.into_iter().map(|member| member.id).collect();
+    let told = Box::pin(stop_work(&portal, &operator, &members, dry_run)).await?;
+    if dry_run {
+        return Ok(Accepted(told));
+    }
+    let stopped = told.items.len() - told.failed;
+    tracing::info!(
+        user.name = %operator.user.name,
+        group = found.group.name,
+        stopped,
+        failed = told.failed,
+        "stopped a group's workloads"
+    );
+    Ok(Accepted(told))
+}
+
+/// Stops all sessions, jobs and sweeps of some users, or lists them.
+pub(super) async fn stop_work(
+    portal: &Portal,
+    operator: &Principal,
+    owners: &BTreeSet<UserId>,
+    is_dry_run: bool,
+) -> Result<StoppedGroup> {
     let actor = Actor { user: &operator.user };
-    let mut told = StoppedGroup { items: Vec::new(), failed: 0, is_dry_run: dry_run };
-    for sweep in portal.db.open_sweeps().await?.into_iter().filter(|sweep| members.contains(&sweep.owner)) {
+    let mut told = StoppedGroup { items: Vec::new(), failed: 0, is_dry_run };
+    for sweep in portal.db.open_sweeps().await?.into_iter().filter(|sweep| owners.contains(&sweep.owner)) {
         if sweep.state != SweepState::Stopping {
             let stop = async { portal.sweeps.stop(actor, sweep.id).await.map(drop).map_err(Error::from) };
             told.add("sweep", sweep.id.to_string(), (&sweep.owner_name, &sweep.name), stop).await;
@@ -114,13 +143,13 @@ pub async fn stop(
     let mut jobs: BTreeSet<JobId> = BTreeSet::new();
     // Those that are between two attempts first: their next one may begin meanwhile.
     let waiting = portal.db.jobs_to_retry().await?;
-    for job in waiting.into_iter().filter(|job| members.contains(&job.owner) && job.is_to_be_retried()) {
+    for job in waiting.into_iter().filter(|job| owners.contains(&job.owner) && job.is_to_be_retried()) {
         jobs.insert(job.id);
         let stop = async { portal.jobs.cancel(actor, job.id).await.map(drop).map_err(Error::from) };
         told.add("job", job.id.to_string(), (&job.latest.owner_name, &job.name), stop).await;
     }
     let live = portal.db.live_sessions().await?;
-    for workload in live.into_iter().filter(|workload| members.contains(&workload.owner)) {
+    for workload in live.into_iter().filter(|workload| owners.contains(&workload.owner)) {
         let who = (workload.owner_name.as_str(), workload.name.as_str());
         match workload.job {
             Some(attempt) if !jobs.insert(attempt.job) => {}
@@ -134,16 +163,5 @@ pub async fn stop(
             }
         }
     }
-    if dry_run {
-        return Ok(Accepted(told));
-    }
-    let stopped = told.items.len() - told.failed;
-    tracing::info!(
-        user.name = %operator.user.name,
-        group = found.group.name,
-        stopped,
-        failed = told.failed,
-        "stopped a group's workloads"
-    );
-    Ok(Accepted(told))
+    Ok(told)
 }

@@ -36,6 +36,7 @@ mod new_session;
 mod node;
 mod notice;
 mod notification_form;
+mod offboard;
 mod packages;
 mod people;
 mod plots;
@@ -111,6 +112,7 @@ pub use new_session::{
 pub use node::{GpuTile, NodePage, NodeWork};
 pub use notice::{NoticeLine, Notices};
 pub use notification_form::{NotificationForm, NotificationRow};
+pub use offboard::{HandOverForm, HandOverOutcome, HandOverRow, OffboardPage, StepRow};
 pub use packages::{OverlayPanel, Packages};
 pub use people::{
     BelongingRow, NewUserForm, SOURCES, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,

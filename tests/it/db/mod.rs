@@ -17,6 +17,7 @@ mod environments;
 mod expiry;
 mod extending;
 mod gpus;
+mod hand_over;
 mod history;
 mod holds;
 mod images;

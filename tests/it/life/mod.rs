@@ -26,6 +26,7 @@ mod lost;
 mod maintenance;
 pub mod models;
 mod never;
+mod offboarding;
 mod operators;
 mod packages;
 pub mod person;

@@ -10,7 +10,7 @@ use super::{
     jobs::{ended, job, state, submit},
 };
 
-fn shell(house: &House, person: &Person, arguments: &[&str]) -> (Option<i32>, String, String) {
+pub fn shell(house: &House, person: &Person, arguments: &[&str]) -> (Option<i32>, String, String) {
     let token = person.authorization().replacen("Bearer ", "", 1);
     let mut command = Command::new(&house.program);
     let output = command.args(arguments).env("LYCEUM_URL", &house.url).env("LYCEUM_TOKEN", token).output().unwrap();

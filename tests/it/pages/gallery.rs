@@ -98,6 +98,8 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("user", draw(&super::people::user(word))),
         ("user-directory", draw(&super::people::user_directory(word))),
         ("user-service", draw(&super::people::user_service(word))),
+        ("user-offboard", draw(&super::offboard::ahead(word))),
+        ("user-offboard-checked", draw(&super::offboard::checked(word))),
         ("groups", draw(&super::people::groups(word))),
         ("group", draw(&super::people::group(word))),
         ("group-directory", draw(&super::people::group_directory(word))),

@@ -15,6 +15,7 @@ mod jobs;
 mod machines;
 pub mod markup;
 mod models;
+mod offboard;
 mod people;
 mod profiles;
 mod queue;
