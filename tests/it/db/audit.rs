@@ -1,13 +1,18 @@
 //! The audit log on both databases: it is only appended to, whoever tries otherwise; its
 //! chain never forks, however many write; every kind of tampering is named; the oldest rows
-//! go without a break; and what is filtered comes by an index.
+//! go without a break; what is filtered comes by an index; and every action of the code is listed.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use lyceum::{
     db::{
         Db,
-        audit::{Audit, Filter, Origin},
+        audit::{ACTIONS, Audit, Filter, Origin},
         chain::ChainCheck,
         extend::ExtensionOutcome,
     },
@@ -336,4 +341,31 @@ async fn times_bound_what_is_found() {
         assert_eq!(db.find_audit(&nul).await.unwrap(), []);
     })
     .await;
+}
+
+/// The actions that the code names, in the order of files.
+fn named_in(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            named_in(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            for begin in ["action: \"", "did(\""] {
+                found.extend(text.split(begin).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_action_of_the_code_is_listed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = BTreeSet::new();
+    for folder in ["src", "crates/db/src", "crates/services/src"] {
+        named_in(&root.join(folder), &mut found);
+    }
+    assert!(found.len() > 40, "{found:?}");
+    let unlisted: Vec<&String> = found.iter().filter(|action| !ACTIONS.contains(&action.as_str())).collect();
+    assert_eq!(unlisted, Vec::<&String>::new(), "add it to ACTIONS");
 }

@@ -7,6 +7,7 @@ use lyceum::{
         admit::{AdmissionMode, Cause, NewSession, Verdict},
         audit::ACTIONS,
         directory::{ArrivalOutcome, Group, Person},
+        hand_over::Between,
         images::ImageRow,
         jobs::DeleteOutcome,
         limits::{Author, LevelChange},
@@ -19,11 +20,13 @@ use lyceum::{
         users::{NewUser, SignIn},
     },
     model::{
-        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, JobId, LoginId, Maintenance, Preset, Role,
-        Run, RunId, SessionId, SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
+        Announcement, AnnouncementId, Clock, Dataset, EndReason, GroupId, GroupName, JobId, LoginId, Maintenance,
+        Model, Preset, Role, Run, RunId, SessionId, SweepId, SweepState, TokenId, UserId, Username, Window,
+        announcement,
         gpus::WithheldGpu,
         hold::Pause,
         job::Attempt,
+        moves::Moves,
         notification::NotificationSettings,
         quota::{Field, Period},
         user::ExpiryChange,
@@ -75,6 +78,9 @@ struct Scene<'a> {
     sweeps: [SweepId; 4],
     announcements: [Announcement; 2],
     runs: [Run; 2],
+    /// Two of Ada's, and what belongs to the disabled account, which has ended jobs too.
+    datasets: [Dataset; 2],
+    models: [Model; 2],
     /// What Ada deleted.
     trashed: (JobId, RunId),
 }
@@ -92,6 +98,17 @@ async fn add_choices(db: &Db, owner: UserId, name: &str) {
     db.add_environment(&super::environments::row(name, 0), &NOTED).await.unwrap();
     db.add_profile(&super::profiles::row(name, 0), &NOTED).await.unwrap();
     db.add_preset(&super::presets::preset(owner, name), 99, &NOTED).await.unwrap();
+}
+
+/// Adds two datasets and two models.
+async fn add_products(db: &Db, owner: UserId) -> ([Dataset; 2], [Model; 2]) {
+    let datasets = ["one", "two"].map(|name| super::datasets::dataset(owner, "ada", name));
+    let models = ["one", "two"].map(|name| super::models::model(owner, "ada", name));
+    for (dataset, model) in datasets.iter().zip(&models) {
+        db.add_dataset(dataset, "{}", None, &NOTED).await.unwrap();
+        db.add_model(model, "{}", None, &NOTED).await.unwrap();
+    }
+    (datasets, models)
 }
 
 impl<'a> Scene<'a> {
@@ -151,19 +168,16 @@ impl<'a> Scene<'a> {
         let held = Pause { of_everybody: false, by: "unused".to_owned(), note: String::new(), at: START };
         db.pause_queue(Some(unused), Some(&held), &NOTED).await.unwrap();
         let announcements = [announcement("one"), announcement("two")];
-        for one in &announcements {
-            db.add_announcement(one, None, &NOTED).await.unwrap();
-        }
+        db.add_announcement(&announcements[0], None, &NOTED).await.unwrap();
+        db.add_announcement(&announcements[1], None, &NOTED).await.unwrap();
         db.add_image(&image("one"), &NOTED).await.unwrap();
         db.set_registry_credentials(ada, &at_registry("nvcr.io"), &NOTED).await.unwrap();
-        for name in ["one", "two"] {
-            add_choices(db, ada, name).await;
-        }
+        add_choices(db, ada, "one").await;
+        add_choices(db, ada, "two").await;
         db.withhold_gpu(&withheld("GPU-1"), &NOTED).await.unwrap();
         let runs = [super::runs::run(ada, "one"), super::runs::run(ada, "two")];
-        for one in &runs {
-            db.add_run(one, None, &NOTED).await.unwrap();
-        }
+        db.add_run(&runs[0], None, &NOTED).await.unwrap();
+        db.add_run(&runs[1], None, &NOTED).await.unwrap();
         let trashed = (ended_job(db, ada, "in the trash").await.job, super::runs::run(ada, "in the trash"));
         let theirs = super::runs::run(disabled, "theirs");
         assert_eq!(db.delete_job(trashed.0, BY).await.unwrap(), DeleteOutcome::Done);
@@ -172,7 +186,11 @@ impl<'a> Scene<'a> {
             assert!(db.remove_run(run.id, &NOTED).await.unwrap());
         }
         let (token, login) = (token.id, login.id);
+        let (datasets, models) = add_products(db, ada).await;
+        ended_job(db, disabled, "theirs").await;
         Self {
+            datasets,
+            models,
             trashed: (trashed.0, trashed.1.id),
             db,
             ada,
@@ -217,6 +235,7 @@ impl<'a> Scene<'a> {
                 let (new, clock) = (new_session(ada, 0), Clock::manual(START));
                 db.admit(&asking(ada), AdmissionMode::Insert(&new), &clock, admit).await.map(drop)
             }
+            "session.ask" => db.ask_owner(self.sessions[0], "chief", "Are they needed?", soon).await.map(drop),
             "session.extend" => {
                 let (period, clock) = (Period::default(), Clock::manual(soon));
                 db.extend_session(self.sessions[0], &period, &clock, "ada", |_, _| Ok(3600)).await.map(drop)
@@ -228,6 +247,9 @@ impl<'a> Scene<'a> {
             "session.admin_stop" => {
                 let (id, reason) = (self.sessions[2], EndReason::StoppedByAdmin);
                 db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
+            }
+            of if ["dataset.", "model.", "user.hand_over"].iter().any(|kind| of.starts_with(kind)) => {
+                self.perform_on_products(of).await
             }
             job if ["job.", "queue.", "sweep.", "run.restore", "trash."].iter().any(|of| job.starts_with(of)) => {
                 self.perform_on_jobs(job).await
@@ -255,6 +277,7 @@ impl<'a> Scene<'a> {
                 let expires_at = ExpiryChange::At(soon.plus_seconds(60));
                 db.change_user(ada, &UserChange { expires_at, ..change }, BY).await.map(drop)
             }
+            "user.dormant" => db.make_dormant(unused, later, later).await.map(drop),
             "user.expire" => db.expire_account(self.expiring, soon.plus_seconds(60)).await.map(drop),
             "user.password" => {
                 db.change_user(ada, &UserChange { password_hash: Some("$new"), ..change }, BY).await.map(drop)
@@ -345,6 +368,32 @@ impl<'a> Scene<'a> {
             }
             "database.backup" => db.note_backup(BY).await,
             "audit.prune" => db.prune_audit(later, 3, later).await.map(drop),
+            other => panic!("{other} is audited: say here what it does"),
+        }
+    }
+
+    /// The same, of what jobs make, and of its way to another owner.
+    async fn perform_on_products(&self, action: &str) -> Result<(), Error> {
+        let Self { db, ada, disabled, .. } = *self;
+        let user = async |id| db.find_user(id).await.unwrap().unwrap().user;
+        let (ada, disabled, moves) = (user(ada).await, user(disabled).await, Moves::default());
+        let to_ada = Between { from: &disabled, to: &ada, moves: &moves, by: BY };
+        let from_ada = Between { from: &ada, to: &disabled, ..to_ada };
+        match action {
+            "dataset.make" => {
+                let new = super::datasets::dataset(ada.id, "ada", "three");
+                db.add_dataset(&new, "{}", None, &named(action)).await
+            }
+            "dataset.hand_over" => db.hand_over_dataset(&self.datasets[0], from_ada).await.map(drop),
+            "dataset.remove" => db.remove_dataset(self.datasets[1].id, &named(action)).await.map(drop),
+            "model.train" | "model.import" => {
+                let new = super::models::model(ada.id, "ada", action);
+                db.add_model(&new, "{}", None, &named(action)).await
+            }
+            "model.measure" => db.set_model_precisions(self.models[0].id, JobId::new(), &named(action)).await.map(drop),
+            "model.hand_over" => db.hand_over_model(&self.models[0], from_ada).await.map(drop),
+            "model.remove" => db.remove_model(self.models[1].id, &named(action)).await.map(drop),
+            "user.hand_over" => db.hand_over_work(to_ada).await.map(drop),
             other => panic!("{other} is audited: say here what it does"),
         }
     }
