@@ -6,21 +6,20 @@ The exit status is 0 if a result was written, whatever it says, and 2 if the arg
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from pathlib import Path
 
 from . import VERSION, devices, faults
+from .report import INSTALLED, PARTS, not_tested, say, write
 
-PARTS = ("host", "links", "collectives", "matmul", "bits", "memory")
 NO_LOAD = "not part of the level quick"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="diagnostics", description="Measures GPUs with JAX.")
-    parser.add_argument("--level", choices=("quick", "medium"), default="medium")
+    parser.add_argument("--level", choices=("quick", "medium", "long"), default="medium")
     parser.add_argument("--output", type=Path, required=True, help="the JSON document to write")
     # For tests: measures the devices of this platform as if they were GPUs, and makes one of them fail.
     parser.add_argument(
@@ -37,9 +36,7 @@ def main() -> int:
     document = measure(arguments.level, arguments.platform, injected)
     document["started_at"] = round(began, 3)
     document["seconds"] = round(time.time() - began, 3)
-    unfinished = arguments.output.with_name(arguments.output.name + ".new")
-    unfinished.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    unfinished.replace(arguments.output)
+    write(arguments.output, document)
     say("done", seconds=document["seconds"])
     return 0
 
@@ -58,15 +55,17 @@ def measure(level: str, platform: str, injected: faults.Faults) -> dict:
     }
     say("devices", held=held, seen=len(opened.all), fault=opened.fault)
     missing = opened.fault or ("no GPU was found" if not opened.all else "")
-    for number, name in enumerate(PARTS, start=1):
-        say("progress", part=name, done=number - 1, of=len(PARTS))
+    # The program for what is installed goes on from there.
+    of = len(PARTS) + (len(INSTALLED) if level == "long" else 0)
+    for number, name in enumerate(PARTS):
+        say("progress", part=name, done=number, of=of)
         if level == "quick":
             document[name] = not_tested(NO_LOAD)
         elif missing:
             document[name] = not_tested(missing)
         else:
             document[name] = part(name, opened, injected)
-    say("progress", part="", done=len(PARTS), of=len(PARTS))
+    say("progress", part="", done=len(PARTS), of=of)
     return document
 
 
@@ -94,14 +93,6 @@ def part(name: str, opened: devices.Opened, injected: faults.Faults) -> dict:
     seconds = round(time.perf_counter() - began, 3)
     say("measured", part=name, seconds=seconds)
     return {"state": "measured", "reason": "", "seconds": seconds} | measured
-
-
-def not_tested(reason: str) -> dict:
-    return {"state": "not_tested", "reason": reason}
-
-
-def say(event: str, **facts: object) -> None:
-    print(json.dumps({"event": event, "time": round(time.time(), 3)} | facts), flush=True)
 
 
 if __name__ == "__main__":
