@@ -21,6 +21,8 @@ pub enum TestLevel {
     Quick,
     /// Also transfers, collectives, matmul rates, repeatable results and memory, under load for a minute or two
     Medium,
+    /// Also what the node has installed: DCGM, nvbandwidth and nccl-tests, in up to an hour
+    Long,
 }
 
 /// `lyceum gpu diagnose`
@@ -56,6 +58,7 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
         json!(match asked.level {
             TestLevel::Quick => "quick",
             TestLevel::Medium => "medium",
+            TestLevel::Long => "long",
         }),
     );
     for (name, given) in [("gpu_model", &asked.gpu_model), ("environment", &asked.environment), ("group", &asked.group)]

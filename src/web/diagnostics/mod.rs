@@ -125,8 +125,8 @@ pub async fn list(
 
 /// Tests GPUs. A job of yours holds them and measures, with your quota and in your queue.
 ///
-/// `quick` reads the driver only; `medium` also puts load on the GPUs for a minute or two. The verdict is there when
-/// the job has ended.
+/// `quick` reads the driver only; `medium` also puts load on the GPUs for a minute or two. `long` also runs what the
+/// node has installed: DCGM, nvbandwidth and nccl-tests. The verdict is there when the job has ended.
 #[utoipa::path(post, path = "/diagnostics", tag = "diagnostics", request_body = NewDiagnostics,
     responses((status = 201, body = DiagnosticsView),
         (status = 409, description = "The quota does not allow the job", body = Problem),

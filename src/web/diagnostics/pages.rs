@@ -13,7 +13,7 @@ use crate::{
     diagnostics::{NewDiagnostics, PastRun},
     model::{
         DiagnosticsId,
-        diagnostics::{Diagnostics, Level, Measured, RunState},
+        diagnostics::{Diagnostics, Installed, Level, Measured, RunState},
     },
     web::{
         Portal,
@@ -85,7 +85,7 @@ pub async fn start(user: CurrentUser, State(portal): State<Arc<Portal>>, form: F
     let level = match typed.level.parse() {
         Ok(level) => Some(level),
         Err(_unknown) if typed.level.is_empty() => None,
-        Err(_unknown) => return Err(Error::field("level", "invalid_value", "Must be `quick` or `medium`.")),
+        Err(_unknown) => return Err(Error::field("level", "invalid_value", "Must be `quick`, `medium` or `long`.")),
     };
     let new = NewDiagnostics {
         level,
@@ -123,6 +123,7 @@ pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): 
     let past: BTreeMap<String, Vec<PastRun>> = portal.diagnostics.past(&gpus, Some(run.id)).await?;
     let results = portal.diagnostics.results(user.actor(), &run).await?;
     let measured = results.as_ref().and_then(|results| Measured::deserialize(&results["measured"]).ok());
+    let installed = results.as_ref().and_then(|results| Installed::deserialize(&results["installed"]).ok());
     let view = ShowDiagnostics {
         layout: portal.layout_of(&user.0, Nav::Cluster),
         row: DiagnosticsRow::new(&run, now),
@@ -130,7 +131,7 @@ pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): 
         running,
         is_clustered: portal.sessions.scheduler.has_queue(),
         may_hold: is_operator(&user.0),
-        tables: DiagnosticsTables::new(&run, measured.as_ref(), &past),
+        tables: DiagnosticsTables::new(&run, measured.as_ref(), installed.as_ref(), &past),
         has_results: results.is_some(),
         judgement: run.judgement,
     };

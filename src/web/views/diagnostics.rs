@@ -11,8 +11,8 @@ use crate::{
     model::{
         Gpu, Timestamp,
         diagnostics::{
-            Baseline, Diagnostics, Finding, GpuVerdict, Judgement, Measured, Measurement, PartState, RunState, Verdict,
-            median,
+            Baseline, Collective, Diagnostics, Finding, GpuVerdict, Installed, Judgement, Measured, Measurement,
+            PartState, RunState, Verdict, median,
         },
         time::human_duration,
     },
@@ -188,6 +188,7 @@ pub fn check_title(check: &str) -> &str {
         "clocks" => "Clocks",
         "collectives" => "Collectives",
         "count" => "Number of GPUs",
+        "dcgm" => "DCGM",
         "driver" => "Driver",
         "ecc" => "Memory errors (ECC)",
         "host" => "Copies to and from the host",
@@ -195,6 +196,8 @@ pub fn check_title(check: &str) -> &str {
         "links" => "Copies between GPUs",
         "matmul" => "Matrix multiplication",
         "memory" => "Memory pattern",
+        "nccl_tests" => "nccl-tests",
+        "nvbandwidth" => "nvbandwidth",
         "nvlink" => "NVLink",
         "pcie" => "PCIe",
         "power_limit" => "Power limit",
@@ -271,34 +274,58 @@ const MEASURES: [Measure; 4] = [
 ];
 
 impl DiagnosticsTables {
-    pub fn new(run: &Diagnostics, measured: Option<&Measured>, past: &BTreeMap<String, Vec<PastRun>>) -> Self {
+    pub fn new(
+        run: &Diagnostics,
+        measured: Option<&Measured>,
+        installed: Option<&Installed>,
+        past: &BTreeMap<String, Vec<PastRun>>,
+    ) -> Self {
         let Some(judged) = &run.judgement else { return Self::default() };
         let gpus: Vec<&Gpu> = judged.gpus.iter().map(|one| &one.gpu).collect();
         let mut tables = Self { history: history(&judged.gpus, past), ..Self::default() };
-        let Some(measured) = measured else { return tables };
-        if measured.links.state == PartState::Measured {
-            let wrong = |from: usize, to: usize| {
-                measured.links.wrong.get(from).and_then(|row| row.get(to)).copied().flatten().unwrap_or(0) > 0
-            };
-            let (bandwidth, latency) = (&measured.links.bandwidth_gb_s, &measured.links.latency_us);
-            tables.matrices = vec![
-                LinkMatrix { title: "Bandwidth in GB/s", rows: matrix(&gpus, bandwidth, true, wrong) },
-                LinkMatrix { title: "Latency in µs", rows: matrix(&gpus, latency, false, wrong) },
-            ];
+        if let Some(measured) = measured {
+            if measured.links.state == PartState::Measured {
+                let wrong = |from: usize, to: usize| {
+                    measured.links.wrong.get(from).and_then(|row| row.get(to)).copied().flatten().unwrap_or(0) > 0
+                };
+                let (bandwidth, latency) = (&measured.links.bandwidth_gb_s, &measured.links.latency_us);
+                tables.matrices = vec![
+                    LinkMatrix { title: "Bandwidth in GB/s", rows: matrix(&gpus, bandwidth, true, wrong) },
+                    LinkMatrix { title: "Latency in µs", rows: matrix(&gpus, latency, false, wrong) },
+                ];
+            }
+            tables.collectives = collectives(&measured.collectives.rows, "");
         }
-        let row = |row: &crate::model::diagnostics::Collective| CollectiveRow {
-            name: row.name.clone(),
-            size: row.size,
-            count: row.count,
-            kind: row.kind.clone(),
-            time: format!("{:.1}", row.time_us),
-            algbw: format!("{:.2}", row.algbw_gb_s),
-            busbw: format!("{:.2}", row.busbw_gb_s),
-            wrong: row.wrong,
-        };
-        tables.collectives = measured.collectives.rows.iter().take(200).map(row).collect();
+        if let Some(installed) = installed {
+            for link in installed.nvbandwidth.links.iter().take(4) {
+                let title = match link.test.as_str() {
+                    "device_to_device_memcpy_read_ce" => "nvbandwidth, reads in GB/s",
+                    "device_to_device_memcpy_write_ce" => "nvbandwidth, writes in GB/s",
+                    _ => continue,
+                };
+                tables
+                    .matrices
+                    .push(LinkMatrix { title, rows: matrix(&gpus, &link.bandwidth_gb_s, true, |_, _| false) });
+            }
+            tables.collectives.extend(collectives(&installed.nccl_tests.rows, " of nccl-tests"));
+        }
         tables
     }
+}
+
+/// The rows of a table, with the program that measured them.
+fn collectives(rows: &[Collective], origin: &str) -> Vec<CollectiveRow> {
+    let row = |row: &Collective| CollectiveRow {
+        name: format!("{}{origin}", row.name),
+        size: row.size,
+        count: row.count,
+        kind: row.kind.clone(),
+        time: format!("{:.1}", row.time_us),
+        algbw: format!("{:.2}", row.algbw_gb_s),
+        busbw: format!("{:.2}", row.busbw_gb_s),
+        wrong: row.wrong,
+    };
+    rows.iter().take(200).map(row).collect()
 }
 
 fn matrix(

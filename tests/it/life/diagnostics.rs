@@ -51,16 +51,58 @@ pub fn pretending(home: &Path, devices: usize, faults: &str) -> PathBuf {
     folder
 }
 
+/// Puts programs of the node's on the path of whoever uses this environment. They print what was recorded of the real
+/// ones, which need real GPUs, and fail if they are asked for anything but the two GPUs of the test.
+fn install(environment: &Path) {
+    let outputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("diagnostics/tests/outputs");
+    let recorded = |name: &str| fs::read_to_string(outputs.join(name)).unwrap();
+    // DCGM and the driver number the GPUs differently. The addresses are those of the driver of this test.
+    let addresses =
+        |text: String| text.replace("00000000:2a:00", "00000000:11:00").replace("00000000:3a:00", "00000000:10:00");
+    let cases = [
+        ("dcgmi", "discovery -l", recorded("discovery.txt"), 0),
+        ("dcgmi", "diag -r 3 -j -i 2,1", recorded("dcgm4.json"), 226),
+        (
+            "nvbandwidth",
+            "-j -t host_to_device_memcpy_ce device_to_host_memcpy_ce device_to_device_memcpy_read_ce \
+             device_to_device_memcpy_write_ce",
+            addresses(recorded("nvbandwidth.json")),
+            0,
+        ),
+    ];
+    let folder = environment.join("bin");
+    let owner = fs::metadata(environment).unwrap();
+    for name in ["dcgmi", "nvbandwidth"] {
+        let mut script = "#!/bin/sh\ncase \"$*\" in\n".to_owned();
+        for (_, arguments, output, status) in cases.iter().filter(|case| case.0 == name) {
+            script += &format!("\"{arguments}\") cat <<'END'\n{output}\nEND\nexit {status} ;;\n");
+        }
+        script += "*) echo \"unexpected: $*\" >&2; exit 1 ;;\nesac\n";
+        let path = folder.join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+}
+
 /// A portal with four GPUs of this driver, and somebody who may use them.
 async fn open(folder: &Path, name: &str, state: &str) -> Option<(House, Person)> {
+    open_with(folder, name, state, 4).await
+}
+
+/// The same with so many GPUs.
+async fn open_with(folder: &Path, name: &str, state: &str, gpus: u32) -> Option<(House, Person)> {
     let python = variable("LYCEUM_TEST_PYTHON");
     if !crate::needs::root() || !met("a Python with JAX (LYCEUM_TEST_PYTHON)", python.is_some()) {
         return None;
     }
     let file = folder.join("state");
     fs::write(&file, state).unwrap();
-    let library = driver(folder, name, &format!("-DGPUS=4 -DSTATE=\"{}\"", file.display()));
-    let mut house = House::new(&[("LYCEUM_SCHEDULER__LOCAL__NVML", library.to_str().unwrap())]);
+    let library = driver(folder, name, &format!("-DGPUS={gpus} -DSTATE=\"{}\"", file.display()));
+    let mut house = House::new(&[
+        ("LYCEUM_SCHEDULER__LOCAL__NVML", library.to_str().unwrap()),
+        ("LYCEUM_SCHEDULER__LOCAL__GPUS", "auto"),
+    ]);
     house.configure(&format!("[[environments.list]]\nname = 'default'\npython = '{}'\n", python?));
     house.start().await;
     let person = house.person();
@@ -183,6 +225,58 @@ async fn faults_of_gpus_are_found_and_shown() {
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(told.contains("GPU 1: critical: ecc: 4 corrected") && told.ends_with("verdict: critical\n"), "{told}");
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What the node has installed runs on the job's GPUs, and each verdict reaches the right GPU. What is not installed is
+/// named and is no pass.
+#[tokio::test]
+async fn installed_programs_are_run_and_judged() {
+    let folder = open_directory();
+    let Some((house, person)) = open_with(folder.path(), "long", &sound(), 2).await else { return };
+    person.get(&house, "/files/roots").await;
+    let environment = pretending(&PathBuf::from(format!("/home/ly-{}", person.name)), 2, "");
+    install(&environment);
+    let path = started(&house, &person, json!({ "level": "long", "gpus": 2, "environment": environment })).await;
+    let job = person.get(&house, &path).await["job"].as_str().unwrap().to_owned();
+    let job = person.get(&house, &format!("/jobs/{job}")).await;
+    assert_eq!(job["time_limit_seconds"], 5700, "{job}");
+    let found = finished(&house, &person, &path).await;
+    let uuids: Vec<&str> = (0..2).map(|gpu| found["verdicts"][gpu]["gpu"]["uuid"].as_str().unwrap()).collect();
+    assert!(uuids[0].ends_with('0') && uuids[1].ends_with('1'), "{uuids:?}");
+    assert_eq!((&found["verdict"], &found["level"]), (&json!("critical"), &json!("long")), "{found}");
+
+    // DCGM's GPU 2 is GPU 0, and its GPU 1 is GPU 1.
+    let (verdict, seen) = check(&found, 0, "dcgm");
+    assert!(verdict == "critical" && seen.starts_with("memory failed: A memory mismatch was detected"), "{seen}");
+    let (verdict, seen) = check(&found, 1, "dcgm");
+    assert_eq!((&*verdict, &*seen), ("pass", "Passed at level 3 of DCGM 4.2.3: software, memory, pcie."));
+    let skipped = |gpu: usize| {
+        let findings = found["verdicts"][gpu]["findings"].as_array().unwrap();
+        findings.iter().any(|one| one["verdict"] == "not_tested" && one["seen"] == "pulse_test was skipped.")
+    };
+    assert!(skipped(0) && skipped(1), "{found}");
+    // The program numbers the GPUs the other way round, and names their addresses.
+    let (verdict, seen) = check(&found, 0, "nvbandwidth");
+    assert!(verdict == "warning" && seen.starts_with("Copies from GPU 0 to GPU 1: 101.5 GB/s"), "{seen}");
+    let rates = &found["results"]["installed"]["nvbandwidth"]["rows"];
+    assert_eq!(
+        (&rates[0]["to_device_gb_s"], &rates[1]["to_device_gb_s"]),
+        (&json!(31.4001), &json!(55.2012)),
+        "{found}"
+    );
+    let general = found["general"].as_array().unwrap();
+    let nccl = general.iter().find(|one| one["check"] == "nccl_tests").unwrap();
+    assert_eq!(
+        (&nccl["verdict"], &nccl["seen"]),
+        (&json!("not_tested"), &json!("all_reduce_perf is not installed on this node."))
+    );
+    assert_eq!(found["results"]["installed"]["dcgm"]["level"], "3");
+
+    let page = person.request(&house, "GET", &path).send().await.unwrap().text().await.unwrap();
+    let shown = one_line(&page);
+    for wanted in ["memory failed: A memory mismatch", "nvbandwidth, writes in GB/s", "is not installed on this node"] {
+        assert!(shown.contains(wanted), "{wanted}: {page}");
+    }
 }
 
 /// The default environment here has no CUDA: nothing was measured, and that is no pass.

@@ -6,7 +6,9 @@ use lyceum::{
     diagnostics::PastRun,
     model::{
         DiagnosticsId, Gpu, UserId,
-        diagnostics::{Diagnostics, Finding, GpuVerdict, Judgement, Level, Measured, Measurement, RunState, Verdict},
+        diagnostics::{
+            Diagnostics, Finding, GpuVerdict, Installed, Judgement, Level, Measured, Measurement, RunState, Verdict,
+        },
     },
     web::{page::Nav, views::*},
 };
@@ -21,7 +23,7 @@ fn run(word: &Word, state: RunState, judgement: Option<Judgement>) -> Diagnostic
         owner: UserId::new(),
         owner_name: word("alice"),
         job: None,
-        level: Level::Medium,
+        level: Level::Long,
         gpus: 3,
         state,
         detail: String::new(),
@@ -49,6 +51,7 @@ fn judged(word: &Word) -> Judgement {
                 "PCIe generation 1 of 5, 16 of 16 lanes.",
                 "A GPU without load lowers it.",
             ),
+            finding("dcgm", Verdict::Pass, "Passed at level 3 of DCGM 4.2.3: software, memory, pcie, diagnostic.", ""),
             finding("xid", Verdict::NotTested, "The kernel's log cannot be read by this user.", ""),
         ]
     };
@@ -71,6 +74,7 @@ fn judged(word: &Word) -> Judgement {
         general: vec![
             finding("driver", Verdict::Pass, "Driver 570.86.15, for CUDA 12.8 and older.", ""),
             finding("collectives", Verdict::Pass, "All results of the collectives are right.", ""),
+            finding("nccl_tests", Verdict::NotTested, "all_reduce_perf is not installed on this node.", ""),
         ],
         gpus: vec![
             gpu(0, Verdict::Critical, vec![finding("links", Verdict::Critical, wrong, advice)]),
@@ -96,6 +100,18 @@ fn measured(word: &Word) -> Measured {
             { "name": "ring", "size": 65536, "count": 16384, "type": "float", "time_us": 21.0, "algbw_gb_s": 3.1,
                 "busbw_gb_s": 3.1, "wrong": 12 },
         ] },
+    });
+    serde_json::from_value(document).unwrap()
+}
+
+fn installed(word: &Word) -> Installed {
+    let document: Value = json!({
+        "version": 1,
+        "nvbandwidth": { "state": "measured", "links": [{ "test": "device_to_device_memcpy_read_ce",
+            "bandwidth_gb_s": [[null, 393.0, 391.2], [392.7, null, 391.5], [101.5, 392.0, null]] }] },
+        "nccl_tests": { "state": "measured", "rows": [{ "name": word("all_reduce"), "size": 536_870_912,
+            "count": 134_217_728, "type": "float", "time_us": 1912.7, "algbw_gb_s": 280.69, "busbw_gb_s": 374.2,
+            "wrong": 0 }] },
     });
     serde_json::from_value(document).unwrap()
 }
@@ -175,7 +191,7 @@ pub fn show(word: &Word) -> ShowDiagnostics {
         is_clustered: false,
         may_hold: true,
         has_results: true,
-        tables: DiagnosticsTables::new(&run, Some(&measured(word)), &past),
+        tables: DiagnosticsTables::new(&run, Some(&measured(word)), Some(&installed(word)), &past),
         judgement: run.judgement,
         ..running(word)
     }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Baseline, DriverGpu, DriverReport, Finding, GpuVerdict, Judgement, Level, MEASURED_VERSION, Measured, Measurement,
-    REPORT_VERSION, Verdict, rates, state,
+    Baseline, DriverGpu, DriverReport, Finding, GpuVerdict, INSTALLED_VERSION, Installed, Judgement, Level,
+    MEASURED_VERSION, Measured, Measurement, REPORT_VERSION, Verdict, installed, rates, state,
 };
 use crate::gpus::Gpu;
 
@@ -20,6 +20,8 @@ pub struct Evidence<'a> {
     /// Read after the load.
     pub after: Option<&'a DriverReport>,
     pub measured: Option<&'a Measured>,
+    /// What the node has installed, at the level `long`.
+    pub installed: Option<&'a Installed>,
     /// Why the program measured nothing, where it wrote no document.
     pub failure: &'a str,
     /// By UUID.
@@ -38,8 +40,12 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let gpus = gpus(evidence.held, before, measured);
     let mut general = state::general(&gpus, before);
     general.extend(seen_by_jax(evidence, gpus.len(), measured));
-    if evidence.level == Level::Medium {
+    let installed = evidence.installed.filter(|document| document.version == INSTALLED_VERSION);
+    if evidence.level.has_load() {
         general.extend(rates::general(measured, evidence.failure));
+    }
+    if evidence.level == Level::Long {
+        general.extend(installed::general(installed, evidence.failure));
     }
     let judged: Vec<GpuVerdict> = gpus
         .iter()
@@ -48,11 +54,14 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
             let peers = before.map(|report| report.gpus.as_slice()).unwrap_or_default();
             let mut findings = state::findings(find(before, gpu), find(after, gpu), peers, before);
             let mut measurement = Measurement::default();
-            if evidence.level == Level::Medium {
+            let links = before.map(|report| report.links.as_slice()).unwrap_or_default();
+            if evidence.level.has_load() {
                 let past = evidence.past.get(&gpu.uuid).copied().unwrap_or_default();
                 measurement = rates::measurement(place, measured);
-                let links = before.map(|report| report.links.as_slice()).unwrap_or_default();
                 findings.extend(rates::findings(place, &gpus, measured, &measurement, &past, links, evidence.failure));
+            }
+            if evidence.level == Level::Long {
+                findings.extend(installed::findings(place, &gpus, installed, links));
             }
             findings.sort_by_key(|finding| std::cmp::Reverse(urgency(finding)));
             GpuVerdict {
@@ -127,6 +136,6 @@ fn of_gpu(level: Level, findings: &[Finding]) -> Verdict {
     let is_missing = |check: &&str| {
         !findings.iter().any(|finding| finding.check == **check && finding.verdict != Verdict::NotTested)
     };
-    let lacks = level == Level::Medium && NEEDED.iter().any(is_missing);
+    let lacks = level.has_load() && NEEDED.iter().any(is_missing);
     if lacks { worst.max(Verdict::NotTested) } else { worst }
 }

@@ -1,8 +1,9 @@
 //! Tests of GPUs: what a run of them is, and the verdict that its measurements lead to. `report` is what the driver
-//! says, `measured` what the Python program measured, `judge` the rules. Who starts a run and where its results lie is
-//! the service's business.
+//! says, `measured` what the Python program measured, `installed` what NVIDIA's own programs found, `judge` the rules.
+//! Who starts a run and where its results lie is the service's business.
 
 mod history;
+mod installed;
 mod judge;
 mod measured;
 mod rates;
@@ -24,6 +25,10 @@ use super::{
 };
 
 pub use history::{Baseline, MIN_PAST_RUNS, Measurement, median};
+pub use installed::{
+    BandwidthMatrix, BandwidthRow, Dcgm, DcgmRow, DcgmStatus, INSTALLED_VERSION, Installed, MissingTest, NcclTests,
+    NvBandwidth,
+};
 pub use judge::{Evidence, judge};
 pub use measured::{
     BitsRow, Collective, HostRow, Links, MEASURED_VERSION, MatmulRow, Measured, MeasuredDevice, MemoryRow, PartState,
@@ -39,8 +44,18 @@ words!(
         Quick = "quick",
         /// Also transfers, collectives, matmul rates, repeatable results and memory. Takes a minute or two.
         Medium = "medium",
+        /// Also what the node has installed: DCGM, nvbandwidth and nccl-tests. Takes up to an hour.
+        Long = "long",
     }
 );
+
+impl Level {
+    /// Whether it puts load on the GPUs.
+    #[must_use]
+    pub fn has_load(self) -> bool {
+        self != Self::Quick
+    }
+}
 
 words!(
     /// State of a run.

@@ -11,7 +11,7 @@ use crate::gpus::Gpu;
 /// Below this share of the best of its model, or of its own median, a GPU is slow.
 const MIN_SHARE: f64 = 0.9;
 /// The same for bandwidths, which vary more.
-const MIN_BANDWIDTH_SHARE: f64 = 0.7;
+pub(super) const MIN_BANDWIDTH_SHARE: f64 = 0.7;
 
 const DO_NOT_USE: &str = "Stop using this GPU: it returns wrong data. Test again after a restart of the machine, and \
                           have it replaced if the result is the same.";
@@ -114,7 +114,14 @@ fn missing(check: &str, state: PartState, reason: &str) -> Finding {
 }
 
 /// Says where a rate is too low: below the best of its peers, or below its own past.
-fn too_low(name: &str, unit: &str, own: f64, best_peer: Option<f64>, past: Option<f64>, share: f64) -> Option<String> {
+pub(super) fn too_low(
+    name: &str,
+    unit: &str,
+    own: f64,
+    best_peer: Option<f64>,
+    past: Option<f64>,
+    share: f64,
+) -> Option<String> {
     let compare = |other: f64, whose: &str| {
         (own < other * share).then(|| {
             let percent = 100.0 * (1.0 - own / other);
@@ -126,7 +133,7 @@ fn too_low(name: &str, unit: &str, own: f64, best_peer: Option<f64>, past: Optio
         .or_else(|| past.and_then(|past| compare(past, "its own median")))
 }
 
-fn best(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+pub(super) fn best(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     numbers.flatten().max_by(f64::total_cmp)
 }
 
@@ -234,42 +241,19 @@ fn links(place: usize, gpus: &[Gpu], part: &Links, classes: &[LinkClass]) -> Fin
     if part.state != PartState::Measured {
         return missing("links", part.state, &part.reason);
     }
-    let label = |other: usize| gpus.get(other).map_or_else(|| other.to_string(), Gpu::label);
-    let cell = |matrix: &[Vec<Option<f64>>], from: usize, to: usize| matrix.get(from)?.get(to).copied().flatten();
-    let others = || (0..gpus.len()).filter(|other| *other != place);
-    let pairs = || others().flat_map(|other| [(place, other), (other, place)]);
+    let pairs = || pairs(place, gpus.len());
     let wrong = pairs().find(|(from, to)| {
         part.wrong.get(*from).and_then(|row| row.get(*to)).copied().flatten().is_some_and(|count| count > 0)
     });
     if let Some((from, to)) = wrong {
-        let seen = format!("Copies from GPU {} to GPU {} arrive with wrong contents.", label(from), label(to));
+        let seen =
+            format!("Copies from GPU {} to GPU {} arrive with wrong contents.", label(gpus, from), label(gpus, to));
         let advice = "Do not use these two GPUs together. Check the link between them, and test each with a third GPU.";
         return Finding::new("links", Verdict::Critical, seen, advice);
     }
-    let class = |one: usize, other: usize| {
-        let found = classes.iter().find(|link| (link.one, link.other) == (one.min(other), one.max(other)));
-        found.map_or("?", |link| link.word.as_str())
-    };
-    let usual = |word: &str| {
-        let all = (0..gpus.len()).flat_map(|from| (0..gpus.len()).map(move |to| (from, to)));
-        let same: Vec<f64> = all
-            .filter(|(from, to)| from != to && class(*from, *to) == word)
-            .filter_map(|(from, to)| cell(&part.bandwidth_gb_s, from, to))
-            .collect();
-        median(&same)
-    };
-    for (from, to) in pairs() {
-        let (Some(own), Some(usual)) = (cell(&part.bandwidth_gb_s, from, to), usual(class(from, to))) else { continue };
-        if own < usual * MIN_BANDWIDTH_SHARE {
-            let seen = format!(
-                "Copies from GPU {} to GPU {}: {own:.1} GB/s; links of the same kind have {usual:.1}.",
-                label(from),
-                label(to)
-            );
-            let advice =
-                "Compare `nvidia-smi topo -m` and the errors of the NVLinks, and test again without other load.";
-            return Finding::new("links", Verdict::Warning, seen, advice);
-        }
+    if let Some(seen) = slow_link(place, gpus, &part.bandwidth_gb_s, classes) {
+        let advice = "Compare `nvidia-smi topo -m` and the errors of the NVLinks, and test again without other load.";
+        return Finding::new("links", Verdict::Warning, seen, advice);
     }
     let rates: Vec<f64> = pairs().filter_map(|(from, to)| cell(&part.bandwidth_gb_s, from, to)).collect();
     match median(&rates) {
@@ -278,4 +262,42 @@ fn links(place: usize, gpus: &[Gpu], part: &Links, classes: &[LinkClass]) -> Fin
         }
         None => missing("links", PartState::Measured, ""),
     }
+}
+
+fn label(gpus: &[Gpu], place: usize) -> String {
+    gpus.get(place).map_or_else(|| place.to_string(), Gpu::label)
+}
+
+fn cell(matrix: &[Vec<Option<f64>>], from: usize, to: usize) -> Option<f64> {
+    matrix.get(from)?.get(to).copied().flatten()
+}
+
+/// A GPU with each other one, in both directions.
+fn pairs(place: usize, count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).filter(move |other| *other != place).flat_map(move |other| [(place, other), (other, place)])
+}
+
+/// The first copy to or from a GPU that is slower than links of its kind are.
+pub(super) fn slow_link(
+    place: usize,
+    gpus: &[Gpu],
+    bandwidths: &[Vec<Option<f64>>],
+    classes: &[LinkClass],
+) -> Option<String> {
+    let class = |one: usize, other: usize| {
+        let found = classes.iter().find(|link| (link.one, link.other) == (one.min(other), one.max(other)));
+        found.map_or("?", |link| link.word.as_str())
+    };
+    let usual = |word: &str| {
+        let all = (0..gpus.len()).flat_map(|from| (0..gpus.len()).map(move |to| (from, to)));
+        let same = all.filter(|(from, to)| from != to && class(*from, *to) == word);
+        median(&same.filter_map(|(from, to)| cell(bandwidths, from, to)).collect::<Vec<f64>>())
+    };
+    pairs(place, gpus.len()).find_map(|(from, to)| {
+        let (own, usual) = (cell(bandwidths, from, to)?, usual(class(from, to))?);
+        (own < usual * MIN_BANDWIDTH_SHARE).then(|| {
+            let (from, to) = (label(gpus, from), label(gpus, to));
+            format!("Copies from GPU {from} to GPU {to}: {own:.1} GB/s; links of the same kind have {usual:.1}.")
+        })
+    })
 }

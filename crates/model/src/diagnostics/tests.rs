@@ -105,6 +105,7 @@ fn with_past(
         before: Some(&report),
         after: Some(&report),
         measured: Some(&measured),
+        installed: None,
         failure: "",
         past,
     })
@@ -199,6 +200,7 @@ fn counters_that_grow_during_the_test() {
         before: Some(&before),
         after: Some(&after),
         measured: Some(&measured),
+        installed: None,
         failure: "",
         past: &BTreeMap::new(),
     });
@@ -318,6 +320,7 @@ fn without_measurements_nothing_passes() {
             before: Some(&report),
             after: None,
             measured,
+            installed: None,
             failure: "Killed",
             past: &BTreeMap::new(),
         })
@@ -334,6 +337,7 @@ fn without_measurements_nothing_passes() {
         before: None,
         after: None,
         measured: None,
+        installed: None,
         failure: "",
         past: &BTreeMap::new(),
     });
@@ -372,9 +376,142 @@ fn a_quick_run_needs_no_measurements() {
         before: Some(&report),
         after: Some(&report),
         measured: Some(&measured),
+        installed: None,
         failure: "",
         past: &BTreeMap::new(),
     });
     assert_eq!(found.verdict, Verdict::Pass, "{found:#?}");
     assert!(found.gpus.iter().all(|gpu| gpu.measurement.is_none()));
+}
+
+/// The verdict on a run of the level `long` with these results of the installed programs.
+fn with_installed(count: i64, installed: Option<Value>) -> Judgement {
+    let (report, document) = (report(count), document(usize::try_from(count).unwrap()));
+    let measured: Measured = serde_json::from_value(document).unwrap();
+    let installed: Option<Installed> = installed.map(|value| serde_json::from_value(value).unwrap());
+    let held: Vec<Gpu> = (0..count).map(gpu).collect();
+    judge(&Evidence {
+        level: Level::Long,
+        held: &held,
+        before: Some(&report),
+        after: Some(&report),
+        measured: Some(&measured),
+        installed: installed.as_ref(),
+        failure: "",
+        past: &BTreeMap::new(),
+    })
+}
+
+fn all_of<'a>(findings: &'a [Finding], name: &str) -> Vec<(Verdict, &'a str)> {
+    findings.iter().filter(|one| one.check == name).map(|one| (one.verdict, one.seen.as_str())).collect()
+}
+
+#[test]
+fn what_is_not_installed_is_not_tested_by_name() {
+    let absent =
+        |name: &str| json!({ "state": "not_tested", "reason": format!("{name} is not installed on this node") });
+    let document = json!({ "version": 1, "dcgm": absent("dcgmi"), "nvbandwidth": absent("nvbandwidth"),
+        "nccl_tests": absent("all_reduce_perf") });
+    let found = with_installed(2, Some(document));
+    assert_eq!(found.verdict, Verdict::Pass, "all else was tested: {found:#?}");
+    let seen = [("dcgm", "dcgmi"), ("nvbandwidth", "nvbandwidth"), ("nccl_tests", "all_reduce_perf")];
+    for (name, program) in seen {
+        let wanted = format!("{program} is not installed on this node.");
+        assert_eq!(all_of(&found.general, name), [(Verdict::NotTested, wanted.as_str())]);
+        assert!(found.gpus.iter().all(|gpu| all_of(&gpu.findings, name).is_empty()));
+    }
+    // No document, or one of another version.
+    for none in [None, Some(json!({ "version": 2 }))] {
+        let found = with_installed(1, none);
+        assert_eq!(all_of(&found.general, "dcgm")[0].0, Verdict::NotTested);
+    }
+}
+
+#[test]
+fn dcgm_is_judged_on_each_gpu() {
+    use Verdict::{Critical, NotTested, Pass, Warning};
+    let row = |device: Value, test: &str, status: &str, severities: &[&str], messages: &[&str]| {
+        json!({ "device": device, "id": device.as_i64().map(|place| (place + 4).to_string()), "test": test,
+            "status": status, "severities": severities, "messages": messages })
+    };
+    let rows = json!([
+        row(json!(0), "memory", "pass", &[], &[]),
+        row(json!(0), "pulse_test", "skip", &[], &["Not allowed."]),
+        row(json!(1), "memory", "fail", &["isolate"], &["A memory mismatch was detected."]),
+        row(json!(2), "software", "fail", &["config"], &["Persistence mode is off."]),
+        row(json!(2), "memory", "fail", &[], &[]),
+        row(json!(3), "software", "fail", &["config", "monitor"], &[]),
+        row(json!(4), "memory", "splendid", &[], &[]),
+        row(Value::Null, "software", "pass", &[], &[]),
+    ]);
+    let mut dcgm = json!({ "state": "measured", "version": "4.2.3", "level": "3", "rows": rows });
+    dcgm["rows"].as_array_mut().unwrap().push(json!({ "id": "9", "test": "memory", "status": "fail" }));
+    let found = with_installed(6, Some(json!({ "version": 1, "dcgm": dcgm })));
+    let verdicts: Vec<Verdict> = found.gpus.iter().map(|gpu| gpu.verdict).collect();
+    assert_eq!(verdicts, [Pass, Critical, Critical, Warning, Pass, Pass], "{found:#?}");
+    let of = |gpu: usize| all_of(&found.gpus[gpu].findings, "dcgm");
+    assert_eq!(
+        of(0),
+        [(Pass, "Passed at level 3 of DCGM 4.2.3: memory."), (NotTested, "pulse_test was skipped: Not allowed.")]
+    );
+    assert_eq!(of(1), [(Critical, "memory failed: A memory mismatch was detected.")]);
+    assert_eq!(of(2), [(Critical, "memory failed."), (Warning, "software failed: Persistence mode is off.")]);
+    assert_eq!(of(4), [(NotTested, "memory has a status that is not known.")]);
+    assert_eq!(of(5), [(NotTested, "DCGM reports no result of this GPU.")]);
+    assert_eq!(
+        all_of(&found.general, "dcgm"),
+        [
+            (Pass, "Passed at level 3 of DCGM 4.2.3: software."),
+            (NotTested, "DCGM's GPUs 9 cannot be matched with the GPUs of this job.")
+        ]
+    );
+}
+
+#[test]
+fn rates_of_nvbandwidth_are_compared() {
+    let links = json!([{ "test": "device_to_device_memcpy_read_ce",
+        "bandwidth_gb_s": [[null, 390.0, 391.0], [392.0, null, 390.0], [391.0, 150.0, null]] }]);
+    let rows = json!([
+        { "device": 0, "to_device_gb_s": 55.0, "to_host_gb_s": 54.0 },
+        { "device": 1, "to_device_gb_s": 55.0, "to_host_gb_s": 54.0 },
+        { "device": 2, "to_device_gb_s": 30.0, "to_host_gb_s": null },
+    ]);
+    let missing = json!([
+        { "test": "device_to_host_memcpy_ce", "state": "failed", "reason": "CUDA error: illegal access" },
+        { "test": "device_to_device_memcpy_write_ce", "state": "not_tested", "reason": "it does not apply" },
+    ]);
+    let part = json!({ "state": "measured", "rows": rows, "links": links, "missing": missing });
+    let found = with_installed(3, Some(json!({ "version": 1, "nvbandwidth": part })));
+    let of = |gpu: usize| all_of(&found.gpus[gpu].findings, "nvbandwidth");
+    let fine = "55.0 GB/s to the GPU, 54.0 GB/s to the host, 391.0 GB/s to and from the other GPUs.";
+    assert_eq!(of(0), [(Verdict::Pass, fine)]);
+    let slow = "Copies from GPU 2 to GPU 1: 150.0 GB/s; links of the same kind have 390.5.";
+    assert_eq!(of(1), [(Verdict::Warning, slow)]);
+    assert_eq!(of(2), [(Verdict::Warning, "To the GPU: 30.0 GB/s, 45 % below the best GPU of this model (55.0).")]);
+    assert_eq!(
+        all_of(&found.general, "nvbandwidth"),
+        [
+            (Verdict::Warning, "device_to_host_memcpy_ce: CUDA error: illegal access."),
+            (Verdict::NotTested, "device_to_device_memcpy_write_ce: it does not apply.")
+        ]
+    );
+    let nothing = json!({ "version": 1, "nvbandwidth": { "state": "measured" } });
+    let found = with_installed(1, Some(nothing));
+    assert_eq!(all_of(&found.gpus[0].findings, "nvbandwidth")[0].0, Verdict::NotTested);
+}
+
+#[test]
+fn wrong_values_of_nccl_tests_are_critical() {
+    let row = json!({ "name": "all_reduce", "size": 536_870_912_u64, "count": 134_217_728_u64, "type": "float",
+        "time_us": 1912.7, "algbw_gb_s": 280.69, "busbw_gb_s": 280.69, "wrong": 0 });
+    let judged = |wrong: u64, rows: Value| {
+        let part = json!({ "state": "measured", "rows": rows, "wrong": wrong });
+        with_installed(2, Some(json!({ "version": 1, "nccl_tests": part })))
+    };
+    let found = judged(0, json!([row]));
+    let seen = "280.7 GB/s of bus bandwidth at 536870912 bytes, without a wrong value.";
+    assert_eq!(all_of(&found.general, "nccl_tests"), [(Verdict::Pass, seen)]);
+    let found = judged(17, json!([row]));
+    assert_eq!(found.verdict, Verdict::Critical);
+    assert_eq!(all_of(&judged(0, json!([])).general, "nccl_tests")[0].0, Verdict::NotTested);
 }

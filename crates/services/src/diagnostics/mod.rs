@@ -19,7 +19,9 @@ use lyceum_db::{
 };
 use lyceum_model::{
     Clock, DiagnosticsId, EndReason, FieldError, Gpu, Job, Resources, Role, User,
-    diagnostics::{Baseline, Diagnostics, DriverReport, Evidence, Level, Measured, Measurement, RunState, judge},
+    diagnostics::{
+        Baseline, Diagnostics, DriverReport, Evidence, Installed, Level, Measured, Measurement, RunState, judge,
+    },
     files::RawPath,
     size::human_size,
 };
@@ -52,6 +54,9 @@ export CUDA_DEVICE_ORDER=PCI_BUS_ID
 \"$DIAGNOSE_PROGRAM\" diagnose > before.new && mv before.new before.json
 python -m diagnostics --level \"$LEVEL\" --output measured.json
 status=$?
+if [ \"$LEVEL\" = long ]; then
+  python -m diagnostics.installed --report before.json --output installed.json || status=$?
+fi
 \"$DIAGNOSE_PROGRAM\" diagnose > after.new && mv after.new after.json
 exit $status
 ";
@@ -205,7 +210,7 @@ impl GpuTests {
                 cpus: 2,
                 memory_bytes: memory_bytes(level, gpus),
             }),
-            time_limit_seconds: Some(if level == Level::Quick { 600 } else { 1800 }),
+            time_limit_seconds: Some(time_limit_seconds(level)),
             is_helper: true,
             ..JobRequest::default()
         }
@@ -311,20 +316,22 @@ impl GpuTests {
         let folder = self.db.diagnostics_directory(run.id).await?.unwrap_or_default();
         let before = self.read(&owner, &folder, "before.json").await?;
         let measured = self.read(&owner, &folder, "measured.json").await?;
+        let installed = self.read(&owner, &folder, "installed.json").await?;
         let after = self.read(&owner, &folder, "after.json").await?;
         let reason = job.latest.end_reason;
         if let Some(EndReason::StoppedByOwner | EndReason::StoppedByAdmin) = reason {
             return Ok(Outcome { state: RunState::Stopped, ..failed("") });
         }
         let log = self.jobs.log_tail(job, None, 16 * 1024).await?;
-        let failure = match (&measured, reason) {
-            (Some(_), _) => String::new(),
-            (None, Some(EndReason::TimeLimit)) => "it did not end within the time limit of the job".to_owned(),
-            (None, _) if last_words(&log).as_deref() == Some("Killed") => {
+        let is_whole = measured.is_some() && (run.level != Level::Long || installed.is_some());
+        let failure = match reason {
+            _ if is_whole => String::new(),
+            Some(EndReason::TimeLimit) => "it did not end within the time limit of the job".to_owned(),
+            _ if last_words(&log).as_deref() == Some("Killed") => {
                 let memory = human_size(job.latest.spec.resources.memory_bytes);
                 format!("it was killed, probably because it needed more than the {memory} of memory of its job")
             }
-            (None, _) => last_words(&log).or_else(|| job.latest.detail.clone()).unwrap_or_default(),
+            _ => last_words(&log).or_else(|| job.latest.detail.clone()).unwrap_or_default(),
         };
         if before.is_none() && measured.is_none() {
             let detail = if failure.is_empty() { "See the log of the job.".to_owned() } else { failure };
@@ -332,6 +339,7 @@ impl GpuTests {
         }
         let [report, last] = [&before, &after].map(|found| read_as::<DriverReport>(found.as_ref()));
         let document = read_as::<Measured>(measured.as_ref());
+        let found = read_as::<Installed>(installed.as_ref());
         let node = report.as_ref().map(|report| report.node.clone()).unwrap_or_default();
         let known = held_gpus(&job.latest.gpus, report.as_ref());
         let past = self.past(&known, Some(run.id)).await?;
@@ -343,10 +351,12 @@ impl GpuTests {
             before: report.as_ref(),
             after: last.as_ref(),
             measured: document.as_ref(),
+            installed: found.as_ref(),
             failure: &failure,
             past: &past,
         });
-        let results = json!({ "version": 1, "before": before, "measured": measured, "after": after });
+        let results = json!({ "version": 1, "before": before, "measured": measured, "installed": installed,
+            "after": after });
         Ok(Outcome {
             state: RunState::Finished,
             detail: String::new(),
@@ -372,7 +382,16 @@ impl GpuTests {
 const fn memory_bytes(level: Level, gpus: i64) -> i64 {
     match level {
         Level::Quick => (2 + gpus) << 30,
-        Level::Medium => (6 + 2 * gpus) << 30,
+        Level::Medium | Level::Long => (6 + 2 * gpus) << 30,
+    }
+}
+
+/// The installed programs of the level `long` have an hour together (`diagnostics/installed.py`).
+const fn time_limit_seconds(level: Level) -> i64 {
+    match level {
+        Level::Quick => 600,
+        Level::Medium => 1800,
+        Level::Long => 1800 + 3600 + 300,
     }
 }
 
