@@ -145,6 +145,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("model delete", &["model delete flowers-resnet --files", "model delete --state failed --dry-run"]),
     // Hardware, images and limits.
     ("gpu list", &["gpu list", "gpu list --columns index,model,state,owner"]),
+    (
+        "storage benchmark",
+        &[
+            "storage benchmark --directory ~/data --wait",
+            "storage benchmark --directory /scratch --dataset flowers --size 4GiB",
+        ],
+    ),
     ("gpu diagnose", &["gpu diagnose --level quick --gpus 2 --wait --timeout 30m"]),
     ("image list", &["image list"]),
     ("image show", &["image show pytorch-26.10"]),

@@ -82,7 +82,7 @@ use crate::{
     cluster::Cluster,
     datasets::{Config as DatasetsConfig, Datasets},
     db::{Db, audit::ChangedBy},
-    diagnostics::GpuTests,
+    diagnostics::HardwareTests,
     files::Files,
     jobs::Jobs,
     model::{Clock, Timestamp},
@@ -113,7 +113,7 @@ pub struct Portal {
     pub datasets: Arc<Datasets>,
     pub sweeps: Arc<Sweeps>,
     pub models: Arc<Models>,
-    pub diagnostics: Arc<GpuTests>,
+    pub diagnostics: Arc<HardwareTests>,
     pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
@@ -181,8 +181,8 @@ impl Portal {
             stopping,
         } = parts;
         let jobs = Jobs::new(sessions.clone());
-        let diagnostics = GpuTests::new(&jobs, &files, &program, driver_library);
-        let datasets = Datasets::new(jobs.clone(), files.clone(), program, datasets);
+        let datasets = Datasets::new(jobs.clone(), files.clone(), program.clone(), datasets);
+        let diagnostics = HardwareTests::new(&jobs, &files, &datasets, &program, driver_library);
         let models = Models::new(jobs.clone(), files.clone(), sessions.config.installed.trainer.clone());
         Self {
             db: sessions.db.clone(),

@@ -1,5 +1,5 @@
 //! `lyceum gpu diagnose`: submits a test of GPUs, waits for its verdict if that is asked for, and prints the verdict on
-//! each GPU as a table or the API's JSON. A critical verdict is a failure of the command, so that scripts can stop there.
+//! each GPU as a table or the API's JSON. Waiting for a test is the same for storage. A critical verdict is a failure of the command, so that scripts can stop there.
 
 use std::{io::Write, time::Duration};
 
@@ -65,36 +65,9 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
     {
         body.extend(given.as_ref().map(|text| (name.to_owned(), json!(text))));
     }
-    let mut test = api.post("/diagnostics", &Value::Object(body)).await?;
-    let id = test["id"].as_str().unwrap_or_default().to_owned();
-    if !asked.wait {
-        return if json {
-            line(out, &test.to_string())
-        } else {
-            line(
-                out,
-                &format!(
-                    "the test {} was submitted; see {}",
-                    harmless(&id),
-                    api.absolute(&format!("/diagnostics/{id}"))?
-                ),
-            )
-        };
-    }
-    print_status(format_args!("the test {} runs", harmless(&id)));
-    let begin = Instant::now();
-    while test["state"] == "running" {
-        if asked.timeout.is_some_and(|seconds| begin.elapsed() >= Duration::from_secs(seconds.unsigned_abs())) {
-            return Err(Error::TimedOut("stopped waiting; the test continues".to_owned()));
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-        match api.get(&format!("/diagnostics/{id}"), &[]).await {
-            Ok(latest) => test = latest,
-            // A portal that is restarted meanwhile has ended nothing.
-            Err(error) if error.may_pass() => print_status(format_args!("no response: {error}")),
-            Err(error) => return Err(error),
-        }
-    }
+    let submitted = api.post("/diagnostics", &Value::Object(body)).await?;
+    let waiting = Waiting { wait: asked.wait, timeout: asked.timeout };
+    let Some(test) = settled(api, submitted, &waiting, json, out).await? else { return Ok(()) };
     if json {
         line(out, &test.to_string())?;
     } else {
@@ -110,10 +83,51 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
     }
 }
 
+/// Whether to wait for a verdict, and how long (seconds).
+pub(super) struct Waiting {
+    pub wait: bool,
+    pub timeout: Option<i64>,
+}
+
+/// Returns a test that has ended; `None`, after a line about it, if nobody waits.
+pub(super) async fn settled(
+    api: &Api,
+    mut test: Value,
+    waiting: &Waiting,
+    json: bool,
+    out: &mut (dyn Write + Send),
+) -> Result<Option<Value>> {
+    let id = test["id"].as_str().unwrap_or_default().to_owned();
+    if !waiting.wait {
+        let submitted = if json {
+            test.to_string()
+        } else {
+            let address = api.absolute(&format!("/diagnostics/{id}"))?;
+            format!("the test {} was submitted; see {address}", harmless(&id))
+        };
+        line(out, &submitted)?;
+        return Ok(None);
+    }
+    print_status(format_args!("the test {} runs", harmless(&id)));
+    let begin = Instant::now();
+    while test["state"] == "running" {
+        if waiting.timeout.is_some_and(|seconds| begin.elapsed() >= Duration::from_secs(seconds.unsigned_abs())) {
+            return Err(Error::TimedOut("stopped waiting; the test continues".to_owned()));
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+        match api.get(&format!("/diagnostics/{id}"), &[]).await {
+            Ok(latest) => test = latest,
+            // A portal that is restarted meanwhile has ended nothing.
+            Err(error) if error.may_pass() => print_status(format_args!("no response: {error}")),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(test))
+}
+
 /// A line for each GPU, then what was found and what to do.
 fn verdicts(found: &Value) -> String {
     let text = |value: &Value| harmless(value.as_str().unwrap_or("-"));
-    let word = |value: &Value| text(value).replace('_', " ");
     let rate = |value: &Value| value.as_f64().map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
     let empty = Vec::new();
     let gpus = found["verdicts"].as_array().unwrap_or(&empty);
@@ -133,19 +147,29 @@ fn verdicts(found: &Value) -> String {
         ]);
     }
     let table = if gpus.is_empty() { String::new() } else { columns(&rows) };
-    let findings = |whose: &str, findings: &Value| -> Vec<String> {
-        let worth_saying = findings.as_array().unwrap_or(&empty).iter().filter(|one| one["verdict"] != "pass");
-        let line = |finding: &Value| {
-            let [check, seen, advice] = ["check", "seen", "advice"].map(|field| text(&finding[field]));
-            format!("{whose}{}: {check}: {seen} {advice}", word(&finding["verdict"])).trim_end().to_owned()
-        };
-        worth_saying.map(line).collect()
-    };
-    let mut lines: Vec<String> =
-        gpus.iter().flat_map(|one| findings(&format!("GPU {}: ", label(&one["gpu"])), &one["findings"])).collect();
-    lines.extend(findings("", &found["general"]));
+    let mut lines: Vec<String> = gpus
+        .iter()
+        .flat_map(|one| finding_lines(&format!("GPU {}: ", label(&one["gpu"])), &one["findings"], false))
+        .collect();
+    lines.extend(finding_lines("", &found["general"], false));
     lines.push(format!("verdict: {}\n", word(&found["verdict"])));
     table + &lines.join("\n")
+}
+
+/// A line for each finding, without those that passed unless they are wanted.
+pub(super) fn finding_lines(whose: &str, findings: &Value, with_passed: bool) -> Vec<String> {
+    let text = |value: &Value| harmless(value.as_str().unwrap_or("-"));
+    let wanted = findings.as_array().into_iter().flatten().filter(|one| with_passed || one["verdict"] != "pass");
+    let line = |finding: &Value| {
+        let [check, seen, advice] = ["check", "seen", "advice"].map(|field| text(&finding[field]));
+        format!("{whose}{}: {check}: {seen} {advice}", word(&finding["verdict"])).trim_end().to_owned()
+    };
+    wanted.map(line).collect()
+}
+
+/// A word of the API for people.
+pub(super) fn word(value: &Value) -> String {
+    harmless(value.as_str().unwrap_or("-")).replace('_', " ")
 }
 
 fn label(gpu: &Value) -> String {

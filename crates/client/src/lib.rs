@@ -24,6 +24,7 @@ mod resources;
 mod runs;
 mod selection;
 mod site;
+mod storage;
 mod sweeps;
 mod table;
 mod tokens;
@@ -59,6 +60,7 @@ pub use resources::{Size, SlurmChoice};
 pub use runs::RunArguments;
 use selection::{STOPPABLE, Selected, SessionTargets, select};
 pub use site::{ApplyArguments, DiffArguments, ExportArguments};
+pub use storage::StorageArguments;
 pub use sweeps::SweepArguments;
 pub use tokens::TokenArguments;
 pub use usage::UsageArguments;
@@ -211,6 +213,8 @@ pub enum Command {
     /// List the GPUs and their use
     #[command(visible_alias = "gpus")]
     Gpu(GpuArguments),
+    /// Test the storage of folders and datasets
+    Storage(StorageArguments),
     /// List, show, add, pull and remove container images
     #[command(visible_alias = "images")]
     Image(ImageArguments),
@@ -263,6 +267,7 @@ impl Command {
             Self::Context(arguments) => arguments.parts(),
             Self::Token(arguments) => arguments.parts(),
             Self::Quota(QuotaArguments { output })
+            | Self::Storage(StorageArguments { output, .. })
             | Self::Apply(ApplyArguments { output, .. })
             | Self::Diff(DiffArguments { output, .. })
             | Self::Export(ExportArguments { output })
@@ -322,6 +327,7 @@ async fn ask(
         Command::Sweep(arguments) => sweeps::run(&open()?, arguments, out).await,
         Command::Preset(arguments) => presets::run(&open()?, arguments, out).await,
         Command::Gpu(arguments) => gpus::run(&open()?, &arguments, out).await,
+        Command::Storage(arguments) => storage::run(&open()?, &arguments, out).await,
         Command::Image(arguments) => images::run(&open()?, arguments, out).await,
         Command::Quota(arguments) => quota::run(&open()?, &arguments, out).await,
         Command::Usage(arguments) => usage::run(&open()?, &arguments, out).await,

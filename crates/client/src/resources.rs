@@ -74,7 +74,7 @@ impl Size {
     }
 }
 
-fn size(text: &str) -> Result<i64, String> {
+pub(super) fn size(text: &str) -> Result<i64, String> {
     parse_size(text)
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| "not a size; use a value like 512M, 4GiB or 1.5T".to_owned())

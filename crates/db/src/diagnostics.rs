@@ -1,4 +1,4 @@
-//! Runs of the GPUs' tests: whose, by which job, and what came of them. Who may see which is decided by whoever asks.
+//! Runs of the tests of GPUs and storage: whose, by which job, and what came of them. Who may see which is decided by whoever asks.
 
 use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use lyceum_model::{
     DiagnosticsId, JobId, Timestamp, UserId,
-    diagnostics::{Diagnostics, Judgement, RunState},
+    diagnostics::{Diagnostics, Judgement, RunState, Subject},
 };
 
 /// Which runs to list. Newest first; `before` is the last id of the page before.
@@ -19,8 +19,8 @@ use lyceum_model::{
 pub struct DiagnosticsFilter<'a> {
     /// Those of this person only.
     pub owner: Option<UserId>,
-    /// Those that tested this GPU only (UUID).
-    pub gpu: Option<&'a str>,
+    /// Those that tested this only: the UUID of a GPU, or the id of a file system.
+    pub tested: Option<&'a str>,
     pub before: Option<DiagnosticsId>,
     pub limit: i64,
 }
@@ -45,6 +45,7 @@ struct Row {
     job_id: Option<String>,
     level: String,
     gpus: i64,
+    storage: Option<String>,
     state: String,
     detail: String,
     node: String,
@@ -55,13 +56,16 @@ struct Row {
 }
 
 fn run(row: Row) -> Result<Diagnostics> {
+    let subject = match &row.storage {
+        Some(text) => Subject::Storage(Json::read(text, "diagnostics' storage")?),
+        None => Subject::Gpus { level: parse(&row.level, "diagnostics' level")?, gpus: row.gpus },
+    };
     Ok(Diagnostics {
         id: parse(&row.id, "diagnostics id")?,
         owner: parse(&row.owner, "diagnostics' owner")?,
         owner_name: row.owner_name,
         job: parse_optional(row.job_id.as_deref(), "diagnostics' job")?,
-        level: parse(&row.level, "diagnostics' level")?,
-        gpus: row.gpus,
+        subject,
         state: parse(&row.state, "diagnostics' state")?,
         detail: row.detail,
         node: row.node,
@@ -72,16 +76,21 @@ fn run(row: Row) -> Result<Diagnostics> {
     })
 }
 
-const SELECT: &str = "SELECT d.id, d.owner, u.name AS owner_name, d.job_id, d.level, d.gpus, d.state, d.detail, d.node,
+const SELECT: &str =
+    "SELECT d.id, d.owner, u.name AS owner_name, d.job_id, d.level, d.gpus, d.storage, d.state, d.detail, d.node,
      d.driver, d.judgement, d.created_at, d.ended_at FROM diagnostics d JOIN users u ON u.id = d.owner";
 
 impl Db {
     /// Writes a new run, which has no job yet.
     pub async fn add_diagnostics(&self, new: &Diagnostics, noted: &Entry<'_>) -> Result<()> {
+        let (level, gpus, storage) = match &new.subject {
+            Subject::Gpus { level, gpus } => (level.as_str(), *gpus, None),
+            Subject::Storage(storage) => ("", 0, Some(Json::write(storage))),
+        };
         transaction!(self, tx => {
-            query("INSERT INTO diagnostics (id, owner, level, gpus, directory, state, detail, node, driver, uuids,
-                     created_at) VALUES ($1, $2, $3, $4, '', $5, '', '', '', '', $6)")
-                .bind(new.id.to_string()).bind(new.owner.to_string()).bind(new.level.as_str()).bind(new.gpus)
+            query("INSERT INTO diagnostics (id, owner, level, gpus, storage, directory, state, detail, node, driver,
+                     uuids, created_at) VALUES ($1, $2, $3, $4, $5, '', $6, '', '', '', '', $7)")
+                .bind(new.id.to_string()).bind(new.owner.to_string()).bind(level).bind(gpus).bind(&storage)
                 .bind(new.state.as_str()).bind(new.created_at.0).execute(&mut *tx).await?;
             append_audit(&mut *tx, noted).await?;
         });
@@ -98,7 +107,7 @@ impl Db {
     /// Writes down what came of a run that has no outcome yet. False where it has one.
     pub async fn settle_diagnostics(&self, id: DiagnosticsId, outcome: &Outcome, at: Timestamp) -> Result<bool> {
         let judged = outcome.judgement.as_ref();
-        let uuids: Vec<&str> = judged.iter().flat_map(|judged| &judged.gpus).map(|gpu| gpu.gpu.uuid.as_str()).collect();
+        let uuids: Vec<&str> = judged.iter().flat_map(|judged| judged.tested_ids()).collect();
         let changed = writing!(self, pool => query("UPDATE diagnostics SET state = $2, detail = $3, node = $4,
                  driver = $5, verdict = $6, uuids = $7, judgement = $8, results = $9, ended_at = $10
                  WHERE id = $1 AND state = 'running'")
@@ -136,7 +145,7 @@ impl Db {
         );
         // UUIDs have no character that LIKE knows.
         let is_plain = |uuid: &&str| uuid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        let gpu = match filter.gpu {
+        let tested = match filter.tested {
             Some(uuid) if is_plain(&uuid) => format!("%,{uuid},%"),
             Some(_) => return Ok(Vec::new()),
             None => String::new(),
@@ -145,7 +154,7 @@ impl Db {
         let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
         let owner = filter.owner.map(|id| id.to_string()).unwrap_or_default();
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
-            .bind(owner).bind(gpu).bind(before).bind(filter.limit).fetch_all(pool).await)?;
+            .bind(owner).bind(tested).bind(before).bind(filter.limit).fetch_all(pool).await)?;
         Ok(readable(rows.into_iter().map(run)))
     }
 

@@ -234,20 +234,21 @@ impl Db {
         Ok(readable(rows.into_iter().map(sorted)))
     }
 
-    /// Those that are trained by a network on a dataset and shown to this person, with their speed: the latest first.
+    /// Those that are trained on a dataset, by this network or any, and shown to this person, with their speed: the
+    /// latest first.
     pub async fn list_speeds(
         &self,
         viewer: UserId,
         dataset: DatasetId,
-        network: &str,
+        network: Option<&str>,
         limit: i64,
     ) -> Result<Vec<Model>> {
         let sql = format!(
-            "{COLUMNS} FROM {OWNED} WHERE {VISIBLE} AND m.dataset_id = $2 AND m.network = $3 AND m.state = 'trained'
-             AND m.speed IS NOT NULL ORDER BY m.id DESC LIMIT $4"
+            "{COLUMNS} FROM {OWNED} WHERE {VISIBLE} AND m.dataset_id = $2 AND ($3 = '' OR m.network = $3)
+             AND m.state = 'trained' AND m.speed IS NOT NULL ORDER BY m.id DESC LIMIT $4"
         );
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).bind(viewer.to_string())
-            .bind(dataset.to_string()).bind(network).bind(limit).fetch_all(pool).await)?;
+            .bind(dataset.to_string()).bind(network.unwrap_or_default()).bind(limit).fetch_all(pool).await)?;
         Ok(readable(rows.into_iter().map(model)))
     }
 

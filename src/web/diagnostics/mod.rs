@@ -1,4 +1,4 @@
-//! Tests of GPUs over REST, and the routes of their pages. A run is a job of its owner; operators see the runs of all
+//! Tests of GPUs and of storage over REST, and the routes of their pages. A run is a job of its owner; operators see the runs of all
 //! users. What a run measures and how it is judged is the service's and the model's business.
 
 mod pages;
@@ -22,10 +22,13 @@ use super::{
 };
 use crate::{
     auth::scopes,
-    diagnostics::NewDiagnostics,
+    diagnostics::{NewDiagnostics, NewStorageTest, PastStorage},
     model::{
-        DiagnosticsId, JobId, Timestamp,
-        diagnostics::{Diagnostics, Finding, GpuVerdict, Level, RunState, Verdict},
+        DatasetId, DiagnosticsId, JobId, Timestamp,
+        diagnostics::{
+            Diagnostics, FileSystem, Finding, GpuVerdict, Kind, Level, RunState, StorageMeasurement, Subject,
+            TrainingRate, Verdict,
+        },
     },
 };
 
@@ -33,6 +36,7 @@ use crate::{
 pub fn api() -> Api {
     Api::within(&scopes::JOBS)
         .routes(routes!(list, start))
+        .routes(routes!(start_storage))
         .routes(routes!(find))
         .routes(routes!(cancel))
         .merge(super::cluster::hold_api())
@@ -44,11 +48,12 @@ pub fn pages(others: Pages) -> Pages {
         .and(&scopes::ACCOUNT)
         .get("/diagnostics", pages::list)
         .post("/diagnostics", pages::start)
+        .post("/diagnostics/storage", pages::start_storage)
         .get("/diagnostics/{id}", pages::show)
         .post("/diagnostics/{id}/cancel", pages::cancel)
 }
 
-/// A run of the GPUs' tests.
+/// A test of GPUs or of storage.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Diagnostics)]
 pub struct DiagnosticsView {
@@ -58,9 +63,13 @@ pub struct DiagnosticsView {
     /// The job that measures, if it still exists.
     #[schema(value_type = Option<String>, format = "uuid")]
     pub job: Option<JobId>,
-    pub level: Level,
-    /// Number of GPUs that were requested.
+    pub kind: Kind,
+    /// How much is tested; null if storage is tested.
+    pub level: Option<Level>,
+    /// Number of GPUs that were requested; 0 if storage is tested.
     pub gpus: i64,
+    /// The storage that is tested; null if GPUs are tested.
+    pub storage: Option<StorageView>,
     pub state: RunState,
     /// Why there is no verdict; empty otherwise.
     pub detail: String,
@@ -84,17 +93,63 @@ pub struct DiagnosticsView {
     pub results: Option<Value>,
 }
 
+/// The storage that is tested, and what was measured of it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DiagnosticsStorage)]
+pub struct StorageView {
+    /// The folder that is written into; null if only a dataset is read.
+    pub directory: Option<String>,
+    /// The dataset that is read; null if none is read.
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub dataset: Option<DatasetId>,
+    /// Name of the dataset; null if none is read.
+    pub dataset_name: Option<String>,
+    /// The file system; null before the end.
+    pub file_system: Option<FileSystem>,
+    /// What was measured; null before the end.
+    pub measurement: Option<StorageMeasurement>,
+    /// The training that the reading of the dataset was compared with; null if none is known.
+    pub training: Option<TrainingRate>,
+    /// Earlier tests of the same file system, newest first. Not included in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub past: Option<Vec<PastStorage>>,
+}
+
 impl From<Diagnostics> for DiagnosticsView {
     fn from(run: Diagnostics) -> Self {
         let given = |text: String| Some(text).filter(|text| !text.is_empty());
         let verdict = run.judgement.as_ref().map(|judged| judged.verdict);
-        let (general, verdicts) = run.judgement.map(|judged| (judged.general, judged.gpus)).unwrap_or_default();
+        let kind = run.subject.kind();
+        let (general, verdicts, judged) =
+            run.judgement.map(|judged| (judged.general, judged.gpus, judged.storage)).unwrap_or_default();
+        let (level, gpus, storage) = match run.subject {
+            Subject::Gpus { level, gpus } => (Some(level), gpus, None),
+            Subject::Storage(subject) => {
+                let (file_system, measurement, training) = match judged {
+                    Some(judged) => (Some(judged.file_system), Some(judged.measurement), judged.training),
+                    None => (None, None, None),
+                };
+                let storage = StorageView {
+                    directory: given(subject.directory),
+                    dataset: subject.dataset,
+                    dataset_name: given(subject.dataset_name),
+                    file_system,
+                    measurement,
+                    training,
+                    past: None,
+                };
+                (None, 0, Some(storage))
+            }
+        };
         Self {
             id: run.id,
             owner: run.owner_name,
             job: run.job,
-            level: run.level,
-            gpus: run.gpus,
+            kind,
+            level,
+            gpus,
+            storage,
             state: run.state,
             detail: run.detail,
             node: given(run.node),
@@ -109,7 +164,7 @@ impl From<Diagnostics> for DiagnosticsView {
     }
 }
 
-/// Lists your tests of GPUs, newest first. Operators see those of all users.
+/// Lists your tests of GPUs and storage, newest first. Operators see those of all users.
 #[utoipa::path(get, path = "/diagnostics", tag = "diagnostics", params(Paging),
     responses((status = 200, body = Listed<DiagnosticsView>),
         (status = 422, description = "Invalid parameter", body = Problem)))]
@@ -141,7 +196,26 @@ pub async fn start(
     Ok(Created(format!("/api/v1/diagnostics/{}", run.id), run.into()))
 }
 
-/// Returns a test of GPUs with its verdicts and measurements.
+/// Tests storage: how fast a folder is, and whether a dataset is read fast enough for training. A job of yours measures,
+/// without a GPU.
+///
+/// It writes a large file and many small ones into the folder, at most a tenth of its free space, and removes them. With
+/// `dataset` it also reads the dataset as a training does, and compares with trainings on it.
+#[utoipa::path(post, path = "/diagnostics/storage", tag = "diagnostics", request_body = NewStorageTest,
+    responses((status = 201, body = DiagnosticsView),
+        (status = 409, description = "The quota does not allow the job", body = Problem),
+        (status = 422, description = "Validation failed", body = Problem),
+        (status = 503, description = "Your files cannot be reached", body = Problem)))]
+pub async fn start_storage(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Json(new): Json<NewStorageTest>,
+) -> Result<Created<DiagnosticsView>> {
+    let run = portal.diagnostics.start_storage(user.actor(), new).await?;
+    Ok(Created(format!("/api/v1/diagnostics/{}", run.id), run.into()))
+}
+
+/// Returns a test with its verdicts and measurements.
 #[utoipa::path(get, path = "/diagnostics/{id}", tag = "diagnostics", params(("id" = String, Path)),
     responses((status = 200, body = DiagnosticsView),
         (status = 404, description = "Not found, or not yours", body = Problem)))]
@@ -152,10 +226,17 @@ pub async fn find(
 ) -> Result<axum::Json<DiagnosticsView>> {
     let run = portal.diagnostics.find(user.actor(), id).await?;
     let results = portal.diagnostics.results(user.actor(), &run).await?;
-    Ok(axum::Json(DiagnosticsView { results, ..DiagnosticsView::from(run) }))
+    let mut view = DiagnosticsView { results, ..DiagnosticsView::from(run) };
+    if let Some(storage) = &mut view.storage {
+        storage.past = match &storage.file_system {
+            Some(file_system) => Some(portal.diagnostics.past_storage(&file_system.id, Some(id)).await?),
+            None => Some(Vec::new()),
+        };
+    }
+    Ok(axum::Json(view))
 }
 
-/// Cancels a test of GPUs. What was measured until then is not judged.
+/// Cancels a test. What was measured until then is not judged.
 #[utoipa::path(post, path = "/diagnostics/{id}/cancel", tag = "diagnostics", params(("id" = String, Path)),
     responses((status = 202, body = DiagnosticsView),
         (status = 404, description = "Not found, or not yours", body = Problem)))]

@@ -218,6 +218,7 @@ impl From<diagnostics::Error> for Error {
             diagnostics::Error::NotFound => Self::not_found(),
             diagnostics::Error::Invalid(faults) => Self::invalid(faults),
             diagnostics::Error::Files(err) => err.into(),
+            diagnostics::Error::Dataset(err) => err.into(),
             diagnostics::Error::Jobs(err) => err.into(),
             diagnostics::Error::Db(err) => err.into(),
         }

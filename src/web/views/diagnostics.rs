@@ -1,4 +1,4 @@
-//! `/diagnostics`: the list of GPU tests, and one with the verdict on each GPU, the tables of copies and collectives, and
+//! `/diagnostics`: the list of tests of GPUs and storage, and a test of GPUs with the verdict on each GPU, the tables of copies and collectives, and
 //! the numbers beside those of earlier runs and of the other GPUs.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::{
         Gpu, Timestamp,
         diagnostics::{
             Baseline, Collective, Diagnostics, Finding, GpuVerdict, Installed, Judgement, Measured, Measurement,
-            PartState, RunState, Verdict, median,
+            PartState, RunState, Subject, Verdict, median,
         },
         time::human_duration,
     },
@@ -25,6 +25,9 @@ use crate::{
 pub struct DiagnosticsPage {
     pub layout: Layout,
     pub form: DiagnosticsForm,
+    pub storage: StorageForm,
+    /// Ids and names of datasets that can be read.
+    pub datasets: Vec<(String, String)>,
     pub errors: Vec<FieldError>,
     pub groups: Vec<String>,
     /// How many GPUs one job can have.
@@ -49,14 +52,23 @@ pub struct DiagnosticsForm {
     pub group: String,
 }
 
+/// What was typed for a test of storage.
+#[derive(Clone, Debug, Default)]
+pub struct StorageForm {
+    pub directory: String,
+    pub dataset: String,
+    pub size: String,
+}
+
 /// One test.
 #[derive(Clone, Debug)]
 pub struct DiagnosticsRow {
     pub id: String,
     pub badge: StateBadge,
+    /// That of a test of GPUs, or `storage`.
     pub level: &'static str,
-    /// `8 GPUs`
-    pub gpus: String,
+    /// `8 GPUs`, or a folder or dataset
+    pub subject: String,
     pub owner: String,
     pub node: String,
     pub driver: String,
@@ -71,14 +83,20 @@ impl DiagnosticsRow {
         let badge = match (run.state, &run.judgement) {
             (RunState::Running, _) => StateBadge { class: "starting", word: "Running" },
             (RunState::Stopped, _) => StateBadge { class: "cancelled", word: "Cancelled" },
-            (RunState::Finished, Some(judged)) => badge(judged.verdict),
+            (RunState::Finished, Some(judged)) => verdict_badge(&judged.verdict),
             (RunState::Failed | RunState::Finished, _) => StateBadge { class: "failed", word: "Failed" },
+        };
+        let (level, subject) = match &run.subject {
+            Subject::Gpus { level, gpus: 1 } => (level.as_str(), "1 GPU".to_owned()),
+            Subject::Gpus { level, gpus } => (level.as_str(), format!("{gpus} GPUs")),
+            Subject::Storage(storage) if storage.directory.is_empty() => ("storage", storage.dataset_name.clone()),
+            Subject::Storage(storage) => ("storage", storage.directory.clone()),
         };
         Self {
             id: run.id.to_string(),
             badge,
-            level: run.level.as_str(),
-            gpus: if run.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", run.gpus) },
+            level,
+            subject,
             owner: run.owner_name.clone(),
             node: run.node.clone(),
             driver: run.driver.clone(),
@@ -90,7 +108,7 @@ impl DiagnosticsRow {
 }
 
 /// Shape, colour and word of a verdict.
-pub fn badge(verdict: Verdict) -> StateBadge {
+pub fn verdict_badge(verdict: &Verdict) -> StateBadge {
     let class = match verdict {
         Verdict::Pass => "succeeded",
         Verdict::Information => "free",
@@ -129,10 +147,6 @@ pub struct ShowDiagnostics {
 }
 
 impl ShowDiagnostics {
-    pub fn badge_of(verdict: &Verdict) -> StateBadge {
-        badge(*verdict)
-    }
-
     /// What a reader has to know first: all but what is fine.
     pub fn urgent(findings: &[Finding]) -> Vec<&Finding> {
         findings.iter().filter(|one| matches!(one.verdict, Verdict::Warning | Verdict::Critical)).collect()
@@ -191,6 +205,12 @@ pub fn check_title(check: &str) -> &str {
         "dcgm" => "DCGM",
         "driver" => "Driver",
         "ecc" => "Memory errors (ECC)",
+        "dataset" | "dataset_reading" => "Reading the dataset",
+        "files" | "small_files" => "Small files",
+        "small_files_read" => "Reading small files",
+        "sequential" => "A large file",
+        "storage_read" => "Reading",
+        "storage_write" => "Writing",
         "host" => "Copies to and from the host",
         "jax" => "JAX",
         "links" => "Copies between GPUs",

@@ -56,6 +56,7 @@ mod sessions;
 mod settings;
 mod slurm;
 mod standalone;
+mod storage_test;
 mod sweeps;
 mod toast;
 mod trash;
@@ -78,7 +79,7 @@ pub use datasets::{
 };
 pub use diagnostics::{
     CollectiveRow, DiagnosticsForm, DiagnosticsPage, DiagnosticsRow, DiagnosticsTables, HeatedCell, HistoryRow,
-    LinkMatrix, RunningTest, ShowDiagnostics, badge as verdict_badge, check_title,
+    LinkMatrix, RunningTest, ShowDiagnostics, StorageForm, check_title, verdict_badge,
 };
 pub use drawn::{Drawing, DrawnObject, LegendLine, colour_of, legend_line, legend_of};
 pub use entry::{ApiDocs, Login, Welcome};
@@ -141,6 +142,7 @@ pub use sessions::{BoardPage, SessionRow, SessionSearch, SessionsPage};
 pub use settings::{NewToken, OwnGroup, RegistriesForm, RegistryRow, ScopeChoice, Settings, TokenForm, TokenRow};
 pub use slurm::{SlurmField, SlurmFields, slurm_facts};
 pub use standalone::{Ended, TerminalPage, WaitingPage};
+pub use storage_test::{ShowStorage, StorageBar, StorageRate, TestedStorage};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};
 pub use toast::Toast;
 pub use trash::{TrashPanel, TrashRow};

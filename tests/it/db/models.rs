@@ -151,7 +151,7 @@ async fn speeds_are_of_those_that_are_alike_and_shown() {
         add(a, "other", "alexnet", ModelState::Trained, Some(speed(4))).await;
         add(a, "silent", "lenet", ModelState::Trained, None).await;
         let list = async |viewer, dataset| {
-            let found = db.list_speeds(viewer, dataset, "lenet", 10).await.unwrap();
+            let found = db.list_speeds(viewer, dataset, Some("lenet"), 10).await.unwrap();
             found.into_iter().map(|one| (one.id, one.speed.unwrap().devices)).collect::<Vec<_>>()
         };
         assert_eq!(list(a, dataset).await, [(one, 1)], "the other is somebody else's");
@@ -159,7 +159,9 @@ async fn speeds_are_of_those_that_are_alike_and_shown() {
         assert!(db.change_model(two, &shown, START).await.unwrap());
         assert_eq!(list(a, dataset).await, [(two, 2), (one, 1)]);
         assert_eq!(list(a, DatasetId::new()).await, []);
-        assert_eq!(db.list_speeds(a, dataset, "lenet", 1).await.unwrap().len(), 1);
+        assert_eq!(db.list_speeds(a, dataset, Some("lenet"), 1).await.unwrap().len(), 1);
+        let any = db.list_speeds(a, dataset, None, 10).await.unwrap();
+        assert_eq!(any.iter().map(|one| one.network.as_str()).collect::<Vec<_>>(), ["alexnet", "lenet", "lenet"]);
     })
     .await;
 }

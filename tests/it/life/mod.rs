@@ -33,6 +33,7 @@ pub mod person;
 mod profiles;
 mod restored;
 mod results;
+mod storage;
 mod sweeps;
 mod systemd;
 pub mod together;

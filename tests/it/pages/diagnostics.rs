@@ -1,13 +1,14 @@
-//! Tests of GPUs as pages: the list with its form, a test that runs, and one that found faults.
+//! Tests of GPUs and storage as pages: the list with its forms, a test that runs, and one that found faults.
 
 use std::collections::BTreeMap;
 
 use lyceum::{
-    diagnostics::PastRun,
+    diagnostics::{PastRun, PastStorage},
     model::{
-        DiagnosticsId, Gpu, UserId,
+        DatasetId, DiagnosticsId, Gpu, UserId,
         diagnostics::{
-            Diagnostics, Finding, GpuVerdict, Installed, Judgement, Level, Measured, Measurement, RunState, Verdict,
+            Diagnostics, FileSystem, Finding, GpuVerdict, Installed, Judgement, Level, Measured, Measurement, RunState,
+            StorageMeasurement, StorageSubject, StorageVerdict, Subject, TrainingRate, Verdict,
         },
     },
     web::{page::Nav, views::*},
@@ -23,8 +24,7 @@ fn run(word: &Word, state: RunState, judgement: Option<Judgement>) -> Diagnostic
         owner: UserId::new(),
         owner_name: word("alice"),
         job: None,
-        level: Level::Long,
-        gpus: 3,
+        subject: Subject::Gpus { level: Level::Long, gpus: 3 },
         state,
         detail: String::new(),
         node: if ended { word("gpu-node-07") } else { String::new() },
@@ -85,6 +85,7 @@ fn judged(word: &Word) -> Judgement {
             ),
             gpu(2, Verdict::Critical, vec![finding("links", Verdict::Critical, wrong, advice)]),
         ],
+        storage: None,
     }
 }
 
@@ -118,11 +119,13 @@ fn installed(word: &Word) -> Installed {
 
 pub fn list(word: &Word) -> DiagnosticsPage {
     let row = |state, judged| DiagnosticsRow::new(&run(word, state, judged), NOW);
-    let pass = Judgement { verdict: Verdict::Pass, general: Vec::new(), gpus: Vec::new() };
+    let pass = Judgement { verdict: Verdict::Pass, general: Vec::new(), gpus: Vec::new(), storage: None };
     let with = |verdict| row(RunState::Finished, Some(Judgement { verdict, ..pass.clone() }));
     DiagnosticsPage {
         layout: layout(word).at(Nav::Cluster),
         form: DiagnosticsForm { level: "medium".to_owned(), gpus: "1".to_owned(), group: word("vision") },
+        storage: StorageForm { directory: word("~/data"), dataset: "b".to_owned(), size: String::new() },
+        datasets: vec![("a".to_owned(), word("flowers")), ("b".to_owned(), word("x-rays"))],
         errors: Vec::new(),
         groups: vec![word("vision"), word("speech")],
         most: 8,
@@ -135,6 +138,7 @@ pub fn list(word: &Word) -> DiagnosticsPage {
             with(Verdict::NotTested),
             row(RunState::Stopped, None),
             row(RunState::Failed, None),
+            DiagnosticsRow::new(&of_storage(word, RunState::Finished, Some(pass.clone())), NOW),
         ],
         names_owners: true,
         first_href: None,
@@ -146,7 +150,13 @@ pub fn wrong(word: &Word) -> DiagnosticsPage {
     let error = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
     DiagnosticsPage {
         form: DiagnosticsForm { level: "quick".to_owned(), gpus: word("9"), group: String::new() },
-        errors: vec![error("gpus", "Must be from 1 to 8."), error("group", "is not one of your groups")],
+        storage: StorageForm { directory: word("data"), dataset: String::new(), size: word("9") },
+        errors: vec![
+            error("gpus", "Must be from 1 to 8."),
+            error("group", "is not one of your groups"),
+            error("directory", "Must begin with / or ~/."),
+            error("size_bytes", "Must be from 16 MiB to 64 GiB."),
+        ],
         rows: Vec::new(),
         names_owners: false,
         next_href: None,
@@ -199,4 +209,82 @@ pub fn show(word: &Word) -> ShowDiagnostics {
 
 pub fn on_cluster(word: &Word) -> ShowDiagnostics {
     ShowDiagnostics { is_clustered: true, ..show(word) }
+}
+
+fn of_storage(word: &Word, state: RunState, judgement: Option<Judgement>) -> Diagnostics {
+    let subject = StorageSubject {
+        directory: word("/scratch/alice"),
+        dataset: Some(DatasetId::new()),
+        dataset_name: word("flowers"),
+    };
+    Diagnostics { subject: Subject::Storage(subject), driver: String::new(), ..run(word, state, judgement) }
+}
+
+fn shown_storage(word: &Word, run: &Diagnostics, past: &[PastStorage]) -> ShowStorage {
+    let Subject::Storage(subject) = run.subject.clone() else { unreachable!("it is of storage") };
+    let tested = run.judgement.as_ref().and_then(|judged| TestedStorage::new(judged, past, NOW));
+    ShowStorage {
+        layout: layout(word).at(Nav::Cluster),
+        row: DiagnosticsRow::new(run, NOW),
+        subject,
+        detail: run.detail.clone(),
+        running: None,
+        has_results: tested.is_some(),
+        tested,
+    }
+}
+
+pub fn storage(word: &Word) -> ShowStorage {
+    let finding = |check: &str, verdict, seen: &str, advice: &str| Finding {
+        check: check.to_owned(),
+        verdict,
+        seen: word(seen),
+        advice: advice.to_owned(),
+    };
+    let slow = "352 images/s (53 MB/s of pixels) with 4 workers: too slow for the training of ‘resnet’, which had 900 images/s.";
+    let measured = |write: f64| StorageMeasurement {
+        write_mb_s: Some(write),
+        read_mb_s: Some(1130.0),
+        create_per_s: Some(412.0),
+        stat_per_s: Some(10_512.0),
+        read_files_per_s: None,
+        images_per_second: Some(352.4),
+    };
+    let judgement = Judgement {
+        verdict: Verdict::Warning,
+        general: vec![
+            finding("dataset_reading", Verdict::Warning, slow, "Build the dataset with resized images."),
+            finding("storage_write", Verdict::Pass, "Writing: 412 MB/s.", ""),
+            finding("small_files_read", Verdict::NotTested, "Reading: 9452 files/s. This came from memory.", ""),
+        ],
+        gpus: Vec::new(),
+        storage: Some(StorageVerdict {
+            file_system: FileSystem {
+                id: "fs-1".to_owned(),
+                kind: word("nfs4"),
+                source: word("filer.example.org:/export/scratch"),
+                mount_point: word("/scratch"),
+                size_bytes: 48 << 40,
+                free_bytes: 7 << 40,
+            },
+            measurement: measured(412.0),
+            training: Some(TrainingRate { model: word("resnet"), images_per_second: 900.0 }),
+        }),
+    };
+    let past = [450.0, 431.2, 460.0].map(|rate| PastStorage {
+        id: DiagnosticsId::new(),
+        ended_at: NOW.plus_seconds(-86_400),
+        measurement: measured(rate),
+    });
+    shown_storage(word, &of_storage(word, RunState::Finished, Some(judgement)), &past)
+}
+
+pub fn storage_running(word: &Word) -> ShowStorage {
+    let running = RunningTest { part: "files".to_owned(), done: 1, of: 3, waits: None };
+    ShowStorage { running: Some(running), ..shown_storage(word, &of_storage(word, RunState::Running, None), &[]) }
+}
+
+pub fn storage_failed(word: &Word) -> ShowStorage {
+    let detail = word("/scratch/alice is not a folder that you can reach from gpu-node-07.");
+    ShowStorage { detail, ..shown_storage(word, &of_storage(word, RunState::Failed, None), &[]) }
 }

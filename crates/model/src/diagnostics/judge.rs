@@ -75,7 +75,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Judgement {
     let worst_gpu = judged.iter().map(|gpu| gpu.verdict).max().unwrap_or(Verdict::NotTested);
     // What could not be tested of all of them counts where it counts for one.
     let worst = general.iter().map(|finding| finding.verdict).filter(|verdict| *verdict != Verdict::NotTested).max();
-    Judgement { verdict: worst_gpu.max(worst.unwrap_or(Verdict::Pass)), general, gpus: judged }
+    Judgement { verdict: worst_gpu.max(worst.unwrap_or(Verdict::Pass)), general, gpus: judged, storage: None }
 }
 
 /// Which GPUs the run is about.

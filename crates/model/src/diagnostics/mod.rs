@@ -1,6 +1,6 @@
-//! Tests of GPUs: what a run of them is, and the verdict that its measurements lead to. `report` is what the driver
-//! says, `measured` what the Python program measured, `installed` what NVIDIA's own programs found, `judge` the rules.
-//! Who starts a run and where its results lie is the service's business.
+//! Tests of GPUs and of storage: what a run is, and the verdict that its measurements lead to. `report` is what the driver
+//! says, `measured` what the Python program measured, `installed` what NVIDIA's own programs found, `judge` the rules,
+//! and `storage` all of the tests of storage. Who starts a run and where its results lie is the service's business.
 
 mod history;
 mod installed;
@@ -9,6 +9,7 @@ mod measured;
 mod rates;
 mod report;
 mod state;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod xid;
@@ -35,6 +36,10 @@ pub use measured::{
     Rows,
 };
 pub use report::{DriverGpu, DriverReport, GpuFacts, LinkClass, NvLinks, REPORT_VERSION};
+pub use storage::{
+    Cache, DatasetReading, FileSystem, MAX_STORAGE_SIZE, MIN_STORAGE_SIZE, ReadingRow, STORAGE_VERSION, Sequential,
+    SmallFiles, StorageMeasurement, StorageReport, StorageSubject, StorageVerdict, TrainingRate, judge_storage,
+};
 pub use xid::{Xid, parse_kernel_log};
 
 words!(
@@ -56,6 +61,14 @@ impl Level {
         self != Self::Quick
     }
 }
+
+words!(
+    /// What a run tests.
+    Kind as "DiagnosticsKind" {
+        Gpu = "gpu",
+        Storage = "storage",
+    }
+);
 
 words!(
     /// State of a run.
@@ -159,14 +172,46 @@ pub struct GpuVerdict {
 }
 
 /// The verdict on a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(as = DiagnosticsJudgement)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// The most urgent verdict.
     pub verdict: Verdict,
     /// What concerns all GPUs of the run.
     pub general: Vec<Finding>,
+    /// Empty if storage was tested.
     pub gpus: Vec<GpuVerdict>,
+    /// Only if storage was tested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageVerdict>,
+}
+
+impl Judgement {
+    /// Returns the ids under which later runs find this one: UUIDs of GPUs, or the id of a file system.
+    pub fn tested_ids(&self) -> impl Iterator<Item = &str> {
+        let gpus = self.gpus.iter().map(|gpu| gpu.gpu.uuid.as_str());
+        gpus.chain(self.storage.iter().map(|storage| storage.file_system.id.as_str()))
+    }
+}
+
+/// What a run tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Gpus {
+        level: Level,
+        /// How many GPUs were asked for.
+        gpus: i64,
+    },
+    Storage(StorageSubject),
+}
+
+impl Subject {
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Gpus { .. } => Kind::Gpu,
+            Self::Storage(_) => Kind::Storage,
+        }
+    }
 }
 
 /// One run of the tests.
@@ -177,9 +222,7 @@ pub struct Diagnostics {
     pub owner_name: String,
     /// It may be gone.
     pub job: Option<JobId>,
-    pub level: Level,
-    /// How many GPUs were asked for.
-    pub gpus: i64,
+    pub subject: Subject,
     pub state: RunState,
     /// Why there is no verdict.
     pub detail: String,

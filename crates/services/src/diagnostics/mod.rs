@@ -1,6 +1,8 @@
-//! Tests of GPUs: a run is a job of whoever asks, with the quotas and the queue of any job. Inside it `lyceum diagnose`
+//! Tests of GPUs and of storage: a run is a job of whoever asks, with the quotas and the queue of any job. Inside it `lyceum diagnose`
 //! queries the driver and the Python program `diagnostics` measures; when it has ended, the first one who looks has the
-//! results read as their owner, judged and written down. Results come from a user's files and are shown, nothing else.
+//! results read as their owner, judged and written down. Results come from a user's files and are shown, nothing else. Storage has a module of its own.
+
+mod storage;
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +22,17 @@ use lyceum_db::{
 use lyceum_model::{
     Clock, DiagnosticsId, EndReason, FieldError, Gpu, Job, Resources, Role, User,
     diagnostics::{
-        Baseline, Diagnostics, DriverReport, Evidence, Installed, Level, Measured, Measurement, RunState, judge,
+        Baseline, Diagnostics, DriverReport, Evidence, Installed, Level, Measured, Measurement, RunState, Subject,
+        judge,
     },
     files::RawPath,
     size::human_size,
 };
 
+pub use storage::{NewStorageTest, PastStorage};
+
 use crate::{
+    datasets::{self, Datasets},
     files::{self, Files},
     jobs::{self, Changes, JobRequest, Jobs},
     sessions::Actor,
@@ -79,11 +85,12 @@ pub struct NewDiagnostics {
 }
 
 /// What the service is made of.
-pub struct GpuTests {
+pub struct HardwareTests {
     db: Db,
     clock: Clock,
     jobs: Arc<Jobs>,
     files: Arc<Files>,
+    datasets: Arc<Datasets>,
     /// The folder that holds the Python package, where every node can read it.
     package: PathBuf,
     /// Our own program, where workloads may run it.
@@ -102,6 +109,8 @@ pub enum Error {
     Invalid(Vec<FieldError>),
     #[error("the files of the diagnostics run cannot be reached")]
     Files(#[from] files::Error),
+    #[error("the dataset cannot be used")]
+    Dataset(#[from] datasets::Error),
     #[error("the job could not be submitted")]
     Jobs(#[from] jobs::Error),
     #[error("database error")]
@@ -119,21 +128,28 @@ pub struct PastRun {
     pub measurement: Measurement,
 }
 
-impl GpuTests {
+impl HardwareTests {
     #[must_use]
-    pub fn new(jobs: &Arc<Jobs>, files: &Arc<Files>, program: &Path, library: Option<PathBuf>) -> Arc<Self> {
+    pub fn new(
+        jobs: &Arc<Jobs>,
+        files: &Arc<Files>,
+        datasets: &Arc<Datasets>,
+        program: &Path,
+        library: Option<PathBuf>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             db: jobs.db.clone(),
             clock: jobs.sessions.clock.clone(),
             jobs: jobs.clone(),
             files: files.clone(),
+            datasets: datasets.clone(),
             package: jobs.sessions.config.installed.trainer.clone(),
             program: program.to_owned(),
             library,
         })
     }
 
-    /// Writes a run down and submits its job.
+    /// Tests GPUs: writes a run down and submits its job.
     pub async fn start(&self, actor: Actor<'_>, new: NewDiagnostics) -> Result<Diagnostics> {
         let level = new.level.unwrap_or(Level::Medium);
         let gpus = new.gpus.unwrap_or(1);
@@ -142,6 +158,17 @@ impl GpuTests {
             return Err(Error::Invalid(vec![FieldError::new("gpus", "out_of_range", message)]));
         }
         let request = self.request(level, gpus, new);
+        self.submit(actor, Subject::Gpus { level, gpus }, request, &format!("{level}, {gpus} GPUs")).await
+    }
+
+    /// Writes a run down and submits its job. `detail` is for the audit log.
+    async fn submit(
+        &self,
+        actor: Actor<'_>,
+        subject: Subject,
+        request: JobRequest,
+        detail: &str,
+    ) -> Result<Diagnostics> {
         // What cannot be is told before anything is written.
         self.jobs.rehearse(actor, request.clone()).await.map_err(in_our_words)?;
         let user = actor.user;
@@ -153,8 +180,7 @@ impl GpuTests {
             owner: user.id,
             owner_name: user.name.to_string(),
             job: None,
-            level,
-            gpus,
+            subject,
             state: RunState::Running,
             detail: String::new(),
             node: String::new(),
@@ -163,14 +189,9 @@ impl GpuTests {
             created_at: now,
             ended_at: None,
         };
-        let (subject, detail) = (run.id.to_string(), format!("{level}, {gpus} GPUs"));
-        let noted = Entry {
-            at: now,
-            actor: user.name.as_str(),
-            action: "diagnostics.start",
-            subject: &subject,
-            detail: &detail,
-        };
+        let subject = run.id.to_string();
+        let noted =
+            Entry { at: now, actor: user.name.as_str(), action: "diagnostics.start", subject: &subject, detail };
         self.db.add_diagnostics(&run, &noted).await?;
         match self.jobs.submit(actor, request, Some(&format!("diagnostics {}", run.id))).await {
             Ok(job) => {
@@ -228,7 +249,7 @@ impl GpuTests {
     /// One's own runs, or for operators those of everybody; the latest first.
     pub async fn list(&self, actor: Actor<'_>, before: Option<DiagnosticsId>, limit: i64) -> Result<Vec<Diagnostics>> {
         let owner = Some(actor.user.id).filter(|_| actor.user.role < Role::Operator);
-        let found = self.db.list_diagnostics(DiagnosticsFilter { owner, gpu: None, before, limit }).await?;
+        let found = self.db.list_diagnostics(DiagnosticsFilter { owner, tested: None, before, limit }).await?;
         // The files of one owner may be slow or broken, which must not keep the other runs from the list.
         let settle = |run: Diagnostics| async move {
             let as_it_was = run.clone();
@@ -270,7 +291,7 @@ impl GpuTests {
     pub async fn past(&self, gpus: &[Gpu], before: Option<DiagnosticsId>) -> Result<BTreeMap<String, Vec<PastRun>>> {
         let mut past = BTreeMap::new();
         for gpu in gpus.iter().filter(|gpu| is_known(gpu)) {
-            let filter = DiagnosticsFilter { owner: None, gpu: Some(&gpu.uuid), before, limit: MAX_PAST_RUNS };
+            let filter = DiagnosticsFilter { owner: None, tested: Some(&gpu.uuid), before, limit: MAX_PAST_RUNS };
             let own = |run: Diagnostics| {
                 let judged = run.judgement?.gpus.into_iter().find(|one| one.gpu.uuid == gpu.uuid)?;
                 Some(PastRun { id: run.id, ended_at: run.ended_at?, measurement: judged.measurement? })
@@ -312,27 +333,31 @@ impl GpuTests {
     }
 
     async fn outcome(&self, run: &Diagnostics, job: &Job) -> Result<Outcome> {
-        let owner = self.db.find_user(run.owner).await?.ok_or(Error::NotFound)?.user;
-        let folder = self.db.diagnostics_directory(run.id).await?.unwrap_or_default();
-        let before = self.read(&owner, &folder, "before.json").await?;
-        let measured = self.read(&owner, &folder, "measured.json").await?;
-        let installed = self.read(&owner, &folder, "installed.json").await?;
-        let after = self.read(&owner, &folder, "after.json").await?;
-        let reason = job.latest.end_reason;
-        if let Some(EndReason::StoppedByOwner | EndReason::StoppedByAdmin) = reason {
+        if let Some(EndReason::StoppedByOwner | EndReason::StoppedByAdmin) = job.latest.end_reason {
             return Ok(Outcome { state: RunState::Stopped, ..failed("") });
         }
-        let log = self.jobs.log_tail(job, None, 16 * 1024).await?;
-        let is_whole = measured.is_some() && (run.level != Level::Long || installed.is_some());
-        let failure = match reason {
-            _ if is_whole => String::new(),
-            Some(EndReason::TimeLimit) => "it did not end within the time limit of the job".to_owned(),
-            _ if last_words(&log).as_deref() == Some("Killed") => {
-                let memory = human_size(job.latest.spec.resources.memory_bytes);
-                format!("it was killed, probably because it needed more than the {memory} of memory of its job")
-            }
-            _ => last_words(&log).or_else(|| job.latest.detail.clone()).unwrap_or_default(),
-        };
+        let owner = self.db.find_user(run.owner).await?.ok_or(Error::NotFound)?.user;
+        let folder = self.db.diagnostics_directory(run.id).await?.unwrap_or_default();
+        match &run.subject {
+            Subject::Gpus { level, .. } => self.outcome_of_gpus(run, *level, job, &owner, &folder).await,
+            Subject::Storage(storage) => self.outcome_of_storage(run, storage, job, &owner, &folder).await,
+        }
+    }
+
+    async fn outcome_of_gpus(
+        &self,
+        run: &Diagnostics,
+        level: Level,
+        job: &Job,
+        owner: &User,
+        folder: &str,
+    ) -> Result<Outcome> {
+        let before = self.read(owner, folder, "before.json").await?;
+        let measured = self.read(owner, folder, "measured.json").await?;
+        let installed = self.read(owner, folder, "installed.json").await?;
+        let after = self.read(owner, folder, "after.json").await?;
+        let is_whole = measured.is_some() && (level != Level::Long || installed.is_some());
+        let failure = if is_whole { String::new() } else { self.failure(job).await? };
         if before.is_none() && measured.is_none() {
             let detail = if failure.is_empty() { "See the log of the job.".to_owned() } else { failure };
             return Ok(failed(&detail));
@@ -346,7 +371,7 @@ impl GpuTests {
         let baseline = |runs: &Vec<PastRun>| Baseline::of(&runs.iter().map(|one| one.measurement).collect::<Vec<_>>());
         let past = past.iter().map(|(uuid, runs)| (uuid.clone(), baseline(runs))).collect();
         let judgement = judge(&Evidence {
-            level: run.level,
+            level,
             held: &known,
             before: report.as_ref(),
             after: last.as_ref(),
@@ -364,6 +389,19 @@ impl GpuTests {
             driver: report.map(|report| report.driver.chars().take(64).collect()).unwrap_or_default(),
             judgement: Some(judgement),
             results: Some(results.to_string()),
+        })
+    }
+
+    /// Why a job wrote no result.
+    async fn failure(&self, job: &Job) -> Result<String> {
+        let log = self.jobs.log_tail(job, None, 16 * 1024).await?;
+        Ok(match job.latest.end_reason {
+            Some(EndReason::TimeLimit) => "it did not end within the time limit of the job".to_owned(),
+            _ if last_words(&log).as_deref() == Some("Killed") => {
+                let memory = human_size(job.latest.spec.resources.memory_bytes);
+                format!("it was killed, probably because it needed more than the {memory} of memory of its job")
+            }
+            _ => last_words(&log).or_else(|| job.latest.detail.clone()).unwrap_or_default(),
         })
     }
 
@@ -436,6 +474,7 @@ fn in_our_words(error: jobs::Error) -> Error {
         let field = match fault.field.as_str() {
             "resources.gpus" => "gpus".to_owned(),
             "resources.gpu_model" => "gpu_model".to_owned(),
+            "resources.cpus" => "cpus".to_owned(),
             _ => fault.field,
         };
         FieldError { field, ..fault }

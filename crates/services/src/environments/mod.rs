@@ -34,7 +34,7 @@ pub use added::{Error, NewEnvironment, SUGGESTIONS, Suggestion};
 pub use base::{Base, BaseRequirements, Framework, closed_to_others, find as find_python, on_search_path};
 pub use config::{BasePython, Build, Config, Contents, Site};
 pub use failure::{Cause, Failure, System};
-pub use files::{Installed, install, open_folder};
+pub use files::{Installed, install, open_folder, short_hex};
 pub use index::{Index, reach as reach_index};
 pub use modules::Modules;
 pub use progress::{line, show};
@@ -293,7 +293,7 @@ impl Environments {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        Some(format!("{name}-{}", files::short_hex(&hash.finalize())))
+        Some(format!("{name}-{}", short_hex(&hash.finalize())))
     }
 
     /// Wakes at every change: progress, ready, failed.

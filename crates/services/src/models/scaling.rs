@@ -49,7 +49,7 @@ impl Models {
         if !super::networks(&model.kind).contains(&model.network.as_str()) {
             return Ok(Scaling::default());
         }
-        let others = self.db.list_speeds(actor.user.id, dataset, &model.network, LATEST).await?;
+        let others = self.db.list_speeds(actor.user.id, dataset, Some(&model.network), LATEST).await?;
         let known = others.into_iter().filter_map(|one| Some((one.id, one.name, one.speed?)));
         // This one stands for its own number of devices, whatever came later.
         let own = (model.id, model.name.clone(), speed.clone());
