@@ -138,6 +138,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("dataset delete", &["dataset delete flowers --files", "dataset delete --state failed --dry-run"]),
     ("dataset build", &["dataset build spec.json --threads 8"]),
     ("dataset standard", &["dataset standard", "dataset standard mnist --output ~/datasets/mnist"]),
+    (
+        "dataset evaluation",
+        &["dataset evaluation ~/street --model ~/runs/cars/checkpoints/epoch-00012.keras --output ~/street-set"],
+    ),
     ("dataset inspect", &["dataset inspect ~/pictures --json"]),
     ("model list", &["model list --columns name,state,metric,best"]),
     ("model show", &["model show flowers-resnet --json"]),

@@ -154,6 +154,17 @@ enum DatasetVerb {
         #[arg(long, value_name = "N", requires = "set")]
         threads: Option<usize>,
     },
+    /// Build the evaluation set of a trained detection or segmentation model from labelled images (docs/trainer.md).
+    Evaluation {
+        /// A directory of labelled images, or a document of annotations. How the labels are stored is recognised.
+        labels: PathBuf,
+        /// A checkpoint, or the directory of its training, whose preprocessing.json says what the model sees.
+        #[arg(long, value_name = "PATH")]
+        model: PathBuf,
+        /// The directory of the evaluation set. It must not exist.
+        #[arg(long, value_name = "DIR")]
+        output: PathBuf,
+    },
     /// Show what a source would be read as: layout, splits, classes and notes. Nothing is built.
     Inspect {
         /// A directory, archive or list of images, or the JSON file of a specification. Default: the content of the
@@ -258,6 +269,10 @@ fn run(command: Command) -> Result<ExitCode> {
                 None => list_standard(directory, out),
                 Some((set, output)) => run(&standard_spec(set, &output, directory, mirror.as_deref()), threads, out)?,
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Dataset { verb: DatasetVerb::Evaluation { labels, model, output } } => {
+            datasets::build::command::evaluation(&labels, &model, &output, &mut io::stdout())?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Dataset { verb: DatasetVerb::Inspect { source, json } } => {

@@ -16,8 +16,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Error, inspect,
+    Error,
+    document::Document,
+    inspect,
     progress::Progress,
+    recognise::recognise,
     spec::Spec,
     standard::{self, Places, StandardSet},
     store, text, work_folder,
@@ -38,7 +41,7 @@ pub enum SpecSource {
 /// Says what a source is taken for, of which nothing but its place is known.
 pub fn inspect_path(path: &Path, json: bool, out: &mut dyn Write) -> Result<(), Error> {
     let path = std::path::absolute(path).map_err(|error| Error::reading(path, error))?;
-    let (kind, source) = inspect::recognise(&path)?;
+    let (kind, source) = recognise(&path)?;
     let spec = Spec::of(kind, source, path.with_extension("dataset"));
     show(&inspect::inspect(&spec)?, json, out);
     Ok(())
@@ -59,22 +62,10 @@ fn show(found: &inspect::Inspection, json: bool, out: &mut dyn Write) {
     };
 }
 
-/// Runs a build to its end. Threads: as many as there are cores to use, unless said.
+/// Runs a build to its end.
 pub fn run(given: &SpecSource, threads: Option<usize>, out: &mut dyn Write) -> Result<(), Error> {
     let spec = read(given)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    stop_on_signals(&stop);
-    let threads = threads.or_else(|| thread::available_parallelism().map(Into::into).ok()).unwrap_or(1);
-    let mut last = String::new();
-    let document = super::build(&spec, threads, &stop, &mut |progress| {
-        write_progress(&spec.output, progress);
-        let line = progress.to_string();
-        if line != last {
-            // Nobody may be reading; the build is what counts.
-            let _ = writeln!(out, "{line}");
-            last = line;
-        }
-    })?;
+    let document = build(&spec, threads, out)?;
     let counts = document.counts;
     let _ = writeln!(
         out,
@@ -92,6 +83,39 @@ pub fn run(given: &SpecSource, threads: Option<usize>, out: &mut dyn Write) -> R
         counts.notes
     );
     Ok(())
+}
+
+/// Builds the evaluation set of a model: the labelled images of a directory, or of a document, at the size of the
+/// model's input. Says so where nothing is labelled, and builds nothing.
+pub fn evaluation(labels: &Path, model: &Path, output: &Path, out: &mut dyn Write) -> Result<(), Error> {
+    let full = |path: &Path| std::path::absolute(path).map_err(|error| Error::reading(path, error));
+    let labels = full(labels)?;
+    let Some(spec) = super::evaluation::spec(&labels, &full(model)?, full(output)?)? else {
+        // The reader of the output may have gone.
+        let _ = writeln!(out, "{} has no labels", labels.display());
+        return Ok(());
+    };
+    let document = build(&spec, None, out)?;
+    let _ = writeln!(out, "{} is ready: {} labelled images", spec.output.display(), document.counts.test);
+    Ok(())
+}
+
+/// Builds a dataset; tells how far it is, and stops when it is asked to. Threads: as many as there are cores to use,
+/// unless said.
+fn build(spec: &Spec, threads: Option<usize>, out: &mut dyn Write) -> Result<Document, Error> {
+    let stop = Arc::new(AtomicBool::new(false));
+    stop_on_signals(&stop);
+    let threads = threads.or_else(|| thread::available_parallelism().map(Into::into).ok()).unwrap_or(1);
+    let mut last = String::new();
+    super::build(spec, threads, &stop, &mut |progress| {
+        write_progress(&spec.output, progress);
+        let line = progress.to_string();
+        if line != last {
+            // Nobody may be reading; the build is what counts.
+            let _ = writeln!(out, "{line}");
+            last = line;
+        }
+    })
 }
 
 /// Lists the standard sets, and where the files of each are.

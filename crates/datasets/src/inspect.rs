@@ -2,12 +2,7 @@
 //! the source by the same readers as a build, opens no picture and writes nothing, and says what
 //! layout it found, how many images each split and class has, and what it noted.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +10,8 @@ use super::{
     Error,
     catalogue::{Catalogue, Item, Split},
     idx, readers, shapes,
-    spec::{Kind, Source, Spec},
+    spec::{Source, Spec},
     standard::Places,
-    store,
-    tree::{self, Tree},
 };
 
 /// How many classes and notes are listed; all are counted.
@@ -164,63 +157,6 @@ fn summary(spec: &Spec, catalogue: &Catalogue) -> Inspection {
     all.truncate(LISTED);
     found.notes = all;
     found
-}
-
-/// Guesses what kind of source a directory, archive or list is.
-pub fn recognise(path: &Path) -> Result<(Kind, Source), Error> {
-    let path = path.to_owned();
-    let ends = |ending: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
-    if path.is_file() && !ends("zip") {
-        return Ok((Kind::Classification, Source::List { path, root: None, classes: None }));
-    }
-    let tree = Tree::open(&path)?;
-    let starts = |path: &str, word: &str| {
-        let mut start = Vec::new();
-        let read = tree.stream(Path::new(path), |from| from.take(4096).read_to_end(&mut start).is_ok());
-        read.is_ok_and(|read| read) && String::from_utf8_lossy(&start).contains(word)
-    };
-    let images = tree.items();
-    let xml = tree.others("xml").find(|path| starts(path, "<annotations")).map(PathBuf::from);
-    if let Some(annotations) = xml {
-        return Ok((Kind::Detection, Source::Cvat { path, annotations }));
-    }
-    if tree.others("xml").next().is_some_and(|path| starts(path, "<annotation")) {
-        return Ok((Kind::Detection, Source::Voc { path }));
-    }
-    let is_coco =
-        |path: &str| starts(path, "\"images\"") || starts(path, "\"annotations\"") && !starts(path, "\"result\"");
-    let jsons: Vec<&str> = tree.others("json").collect();
-    if jsons.iter().any(|path| is_coco(path)) {
-        let (annotations, images, crowds) = (PathBuf::new(), String::new(), super::spec::Crowds::Drop);
-        return Ok((Kind::Detection, Source::Coco { path, annotations, images, crowds }));
-    }
-    if let Some(annotations) = jsons.iter().find(|path| starts(path, "\"result\"")).map(PathBuf::from) {
-        return Ok((Kind::Detection, Source::Labelstudio { path, annotations }));
-    }
-    let in_folder =
-        |name: &str| images.iter().any(|image| super::division::folders(&image.path).any(|folder| folder == name));
-    if ["masks", "mask", "SegmentationClass", "ann_dir"].into_iter().any(in_folder) {
-        let (images, masks) = ("images".to_owned(), "masks".to_owned());
-        return Ok((Kind::Segmentation, Source::Masks { path, images, masks, colours: None }));
-    }
-    let names: std::collections::HashSet<&str> = images.iter().map(|image| tree::stem(&image.path)).collect();
-    let labels: Vec<&str> = tree.others("txt").filter(|path| names.contains(tree::stem(path))).take(20).collect();
-    if let Some(first) = labels.first() {
-        let content = tree.peek(first).unwrap_or_default();
-        let is_kitti = content
-            .lines()
-            .next()
-            .is_some_and(|line| line.split_whitespace().count() >= 15 && line.starts_with(char::is_alphabetic));
-        if is_kitti {
-            let (images, labels) = ("images".to_owned(), "labels".to_owned());
-            return Ok((Kind::Detection, Source::Kitti { path, images, labels }));
-        }
-        return Ok((Kind::Detection, Source::Yolo { path }));
-    }
-    if images.is_empty() && !tree.others("txt").chain(tree.others("csv")).any(|path| !store::is_hidden(path)) {
-        return Err(tree.wrong("the source does not contain any images"));
-    }
-    Ok((Kind::Classification, if ends("zip") { Source::Zip { path } } else { Source::Folder { path } }))
 }
 
 impl fmt::Display for Inspection {

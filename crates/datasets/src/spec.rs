@@ -53,6 +53,8 @@ pub struct Spec {
     /// Which images are for training, validation and test.
     #[serde(default, skip_serializing_if = "Division::is_auto")]
     pub splits: Division,
+    #[serde(default, skip_serializing_if = "Purpose::is_training")]
+    pub purpose: Purpose,
     /// A note about who may use the pictures.
     #[serde(default)]
     pub licence: String,
@@ -150,6 +152,16 @@ pub enum Source {
     Generated { count: u32 },
 }
 
+/// What a dataset is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    #[default]
+    Training,
+    /// To score a model: every labelled image is in the test split, and one without annotations is left out.
+    Evaluation,
+}
+
 /// How a picture gets the size of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -211,6 +223,13 @@ impl Division {
     }
 }
 
+impl Purpose {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_training(&self) -> bool {
+        *self == Self::Training
+    }
+}
+
 impl Folders {
     /// Each split with its entries.
     pub fn each(&self) -> [(Split, &[String]); 3] {
@@ -265,6 +284,7 @@ impl Spec {
             cache: true,
             duplicates: Duplicates::default(),
             splits: Division::default(),
+            purpose: Purpose::default(),
             licence: String::new(),
         }
     }
@@ -337,6 +357,14 @@ impl Spec {
                 && matches!(self.source, Source::Idx { .. } | Source::Standard { .. } | Source::Generated { .. }),
             "splits: this source has no folders to divide",
         );
+        fault(
+            self.purpose == Purpose::Evaluation && self.kind == Kind::Classification,
+            "purpose: `evaluation` is for boxes and masks; images of a classification need no dataset to be scored",
+        );
+        fault(
+            self.purpose == Purpose::Evaluation && !self.splits.is_auto(),
+            "splits: with the purpose `evaluation`, all images are in the test split",
+        );
         let mut source = self.source.clone();
         let short = source.paths_mut().filter(|(_, path)| !path.is_absolute());
         faults.extend(short.map(|(field, path)| format!("source.{field}: {} is not an absolute path", path.display())));
@@ -358,7 +386,7 @@ impl Spec {
 }
 
 impl Source {
-    fn makes(&self, kind: Kind) -> bool {
+    pub fn makes(&self, kind: Kind) -> bool {
         match self {
             Self::Folder { .. } | Self::Zip { .. } | Self::List { .. } | Self::Idx { .. } | Self::Standard { .. } => {
                 kind == Kind::Classification

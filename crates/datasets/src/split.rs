@@ -11,7 +11,7 @@ use super::{
     boxes,
     catalogue::{Catalogue, Item, Note, Split},
     journal::Record,
-    spec::{Duplicates, Kind, Spec},
+    spec::{Duplicates, Kind, Purpose, Source, Spec},
 };
 
 /// What becomes of an item.
@@ -69,6 +69,19 @@ pub fn decide(spec: &Spec, catalogue: &Catalogue, records: &[Record], is_binary:
     if usable.is_empty() {
         return Err(nothing(items, &rows));
     }
+    if spec.purpose == Purpose::Evaluation {
+        for &at in &usable {
+            rows[at].split = Some(Split::Test);
+        }
+        if spec.kind == Kind::Detection {
+            look_for_boxes(items, records, &rows, Split::Test)?;
+        }
+        let is_drawn = spec.kind == Kind::Segmentation && !matches!(spec.source, Source::Masks { .. });
+        if is_drawn && !usable.iter().any(|&at| records[at].seen.iter().any(|&class| class > 0)) {
+            return Err("none of the labelled images has the outline of an object".to_owned());
+        }
+        return Ok(Decision { rows, classes, notes });
+    }
     let strata = match spec.kind {
         Kind::Classification => usable.iter().map(|&at| rows[at].label.unwrap_or_default()).collect(),
         Kind::Detection => rarest(usable.iter().map(|&at| box_classes(&items[at])).collect()),
@@ -87,17 +100,18 @@ pub fn decide(spec: &Spec, catalogue: &Catalogue, records: &[Record], is_binary:
     }
     match spec.kind {
         Kind::Classification => {}
-        Kind::Detection => look_for_boxes(items, records, &rows)?,
+        Kind::Detection => look_for_boxes(items, records, &rows, Split::Train)?,
         Kind::Segmentation => look_for_masks(records, &rows, &classes)?,
     }
     Ok(Decision { rows, classes, notes })
 }
 
-/// Refuses a set that has nothing to train on, with the commonest reasons.
-fn look_for_boxes(items: &[Item], records: &[Record], rows: &[Row]) -> Result<(), String> {
+/// Refuses a set that has no box in a split, with the commonest reasons.
+fn look_for_boxes(items: &[Item], records: &[Record], rows: &[Row], split: Split) -> Result<(), String> {
+    let word = if split == Split::Train { "training" } else { "labelled" };
     let mut reasons: HashMap<String, usize> = HashMap::new();
     let (mut found, mut images) = (0_usize, 0_usize);
-    for ((item, record), _) in items.iter().zip(records).zip(rows).filter(|(_, row)| row.split == Some(Split::Train)) {
+    for ((item, record), _) in items.iter().zip(records).zip(rows).filter(|(_, row)| row.split == Some(split)) {
         images += 1;
         for one in boxes::resolve(item, record) {
             let Some(fault) = one.fault else { return Ok(()) };
@@ -111,7 +125,7 @@ fn look_for_boxes(items: &[Item], records: &[Record], rows: &[Row]) -> Result<()
         }
     }
     if found == 0 {
-        return Err(format!("none of the {images} training images has a box"));
+        return Err(format!("none of the {images} {word} images has a box"));
     }
     let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
     reasons.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -122,7 +136,7 @@ fn look_for_boxes(items: &[Item], records: &[Record], rows: &[Row]) -> Result<()
     };
     let reasons: Vec<String> = reasons.iter().take(3).map(|(reason, count)| format!("{count} × {reason}")).collect();
     Err(format!(
-        "no box of the training images can be used: {} of {found} boxes are dropped ({}){crowd}",
+        "no box of the {word} images can be used: {} of {found} boxes are dropped ({}){crowd}",
         found,
         reasons.join(", ")
     ))
@@ -305,7 +319,7 @@ fn nothing(items: &[Item], rows: &[Row]) -> String {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{super::catalogue::Pictures, super::spec::Source, super::store::Store, *};
+    use super::{super::catalogue::Pictures, super::store::Store, *};
 
     fn spec(change: impl FnOnce(&mut Spec)) -> Spec {
         let mut spec: Spec = serde_json::from_str(

@@ -8,7 +8,7 @@ use super::super::{
     Error,
     catalogue::{Catalogue, LabelledBox},
     division,
-    spec::Division,
+    spec::{Division, Purpose},
     text,
     tree::{Found, Tree},
 };
@@ -17,7 +17,12 @@ use super::super::{
 const USUAL: [(&str, &str); 4] =
     [("images", "labels"), ("image_2", "label_2"), ("images", "annotations"), ("image", "label")];
 
-pub fn read(path: &Path, images: &str, labels: &str, division: &Division) -> Result<Catalogue, Error> {
+pub fn read(
+    path: &Path,
+    (images, labels): (&str, &str),
+    division: &Division,
+    purpose: Purpose,
+) -> Result<Catalogue, Error> {
     let tree = Tree::open(path)?;
     let mut items = tree.items();
     let pairs = std::iter::once((images, labels)).chain(USUAL.into_iter().filter(|_| (images, labels) == USUAL[0]));
@@ -40,7 +45,7 @@ pub fn read(path: &Path, images: &str, labels: &str, division: &Division) -> Res
             content.map(|content| text::lines(&content).filter_map(|(n, line)| parse(n, line)).collect::<Vec<_>>()),
         );
     }
-    super::yolo::leave_out_unlabelled(&mut items, &without, &mut notes);
+    super::yolo::leave_out_unlabelled(&mut items, &without, purpose, &mut notes);
     let names: BTreeSet<String> = found.iter().flatten().flatten().map(|(name, _)| name.clone()).collect();
     let classes: Vec<String> = names.into_iter().collect();
     for (item, boxes) in items.iter_mut().zip(found) {

@@ -19,14 +19,16 @@ use super::{
     Error,
     catalogue::{Catalogue, Item},
     regions::{Region, Spool, Writer},
-    spec::{Source, Spec},
+    spec::{Division, DivisionWord, Purpose, Source, Spec},
     standard::Places,
     store, text, tree,
 };
 
 /// What the source of a specification holds. Without a directory for work, nothing is written.
 pub fn catalogue(spec: &Spec, work: Option<&Path>) -> Result<Catalogue, Error> {
-    let (division, kind) = (&spec.splits, spec.kind);
+    let undivided = Division::Word(DivisionWord::None);
+    let division = if spec.purpose == Purpose::Evaluation { &undivided } else { &spec.splits };
+    let kind = spec.kind;
     match &spec.source {
         Source::Folder { path } | Source::Zip { path } => folders::read(path, division),
         Source::List { path, root, classes } => list::read(path, root.as_deref(), classes.as_deref(), division),
@@ -43,8 +45,8 @@ pub fn catalogue(spec: &Spec, work: Option<&Path>) -> Result<Catalogue, Error> {
         Source::Coco { path, annotations, images, crowds } => {
             coco::Reading { path, annotations, images, crowds: *crowds, division, kind, work }.run()
         }
-        Source::Yolo { path } => yolo::read(path, division, kind, work),
-        Source::Kitti { path, images, labels } => kitti::read(path, images, labels, division),
+        Source::Yolo { path } => yolo::read(path, division, spec, work),
+        Source::Kitti { path, images, labels } => kitti::read(path, (images, labels), division, spec.purpose),
         Source::Voc { path } => voc::read(path, division),
         Source::Cvat { path, annotations } => cvat::read(path, annotations, division, kind, work),
         Source::Labelstudio { path, annotations } => labelstudio::read(path, annotations, division, kind, work),

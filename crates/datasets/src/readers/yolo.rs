@@ -11,12 +11,12 @@ use super::super::{
     data_yaml::DataYaml,
     division,
     regions::{self, Region},
-    spec::{Division, Kind},
+    spec::{Division, Kind, Purpose, Spec},
     text,
     tree::{self, Found, Tree},
 };
 
-pub fn read(path: &Path, division: &Division, kind: Kind, work: Option<&Path>) -> Result<Catalogue, Error> {
+pub fn read(path: &Path, division: &Division, spec: &Spec, work: Option<&Path>) -> Result<Catalogue, Error> {
     let tree = Tree::open(path)?;
     let mut items = tree.items();
     let mut notes = Vec::new();
@@ -45,7 +45,7 @@ pub fn read(path: &Path, division: &Division, kind: Kind, work: Option<&Path>) -
     if !items.is_empty() && without.iter().all(|without| *without) {
         return Err(tree.wrong("no image has a file of boxes: expected a .txt file of the same name beside each image, or in `labels` where the image is in `images`"));
     }
-    leave_out_unlabelled(&mut items, &without, &mut notes);
+    leave_out_unlabelled(&mut items, &without, spec.purpose, &mut notes);
     let named = names(&tree, yaml.as_ref(), &mut notes)?;
     let most = lines.iter().flatten().filter(|line| line.fault.is_none()).map(|line| line.class + 1).max();
     let classes = named.unwrap_or_else(|| (0..most.unwrap_or_default()).map(|class| class.to_string()).collect());
@@ -54,8 +54,8 @@ pub fn read(path: &Path, division: &Division, kind: Kind, work: Option<&Path>) -
             line.fault = Some(format!("its class is {}, but there are only {}", line.class, classes.len()));
         }
     }
-    if kind == Kind::Segmentation {
-        return masks(tree, items, lines, classes, notes, layout, work);
+    if spec.kind == Kind::Segmentation {
+        return masks(tree, items, lines, (classes, spec.purpose), notes, layout, work);
     }
     for (item, lines) in items.iter_mut().zip(lines) {
         item.boxes = lines.into_iter().map(Line::boxed).collect();
@@ -68,7 +68,7 @@ fn masks(
     tree: Tree,
     mut items: Vec<Item>,
     lines: Vec<Vec<Line>>,
-    names: Vec<String>,
+    (names, purpose): (Vec<String>, Purpose),
     mut notes: Vec<Note>,
     layout: String,
     work: Option<&Path>,
@@ -84,14 +84,24 @@ fn masks(
                 (None, Some(outline)) => drawing.put(item, line.class, &Region::Relative(vec![outline]))?,
             }
         }
+        if let Some(reason) = dropped.first().filter(|_| purpose == Purpose::Evaluation && item.outside.is_none()) {
+            item.outside = Some(format!("its mask is not complete: {reason}"));
+        }
         notes.extend(dropped.into_iter().map(|reason| Note::new(item.path.clone(), reason)));
     }
     let regions = drawing.finish()?;
     Ok(tree.finish(Found { items, classes, notes, layout, regions, ..Found::default() }))
 }
 
-/// An image without a file of boxes has no objects. If a whole split has no such files, it is not labelled.
-pub fn leave_out_unlabelled(items: &mut [Item], without: &[bool], notes: &mut Vec<Note>) {
+/// For a training, an image without a file of boxes has no objects; if a whole split has no such files, it is not
+/// labelled. A score would count what a model finds in such an image as mistakes, so that it is left out.
+pub fn leave_out_unlabelled(items: &mut [Item], without: &[bool], purpose: Purpose, notes: &mut Vec<Note>) {
+    if purpose == Purpose::Evaluation {
+        for (item, _) in items.iter_mut().zip(without).filter(|(item, without)| **without && item.outside.is_none()) {
+            item.outside = Some("no file of boxes".to_owned());
+        }
+        return;
+    }
     for split in [None, Some(Split::Train), Some(Split::Val), Some(Split::Test)] {
         let members: Vec<usize> =
             (0..items.len()).filter(|&at| items[at].split == split && items[at].outside.is_none()).collect();

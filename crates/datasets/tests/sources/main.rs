@@ -6,6 +6,7 @@
 mod archives;
 mod boxes;
 mod classes;
+mod evaluation;
 mod exports;
 mod masks;
 mod pictures;
@@ -22,7 +23,8 @@ use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use lyceum_datasets::{
     build,
     document::Document,
-    inspect::{Inspection, inspect, recognise},
+    inspect::{Inspection, inspect},
+    recognise::recognise,
     spec::Spec,
 };
 use serde_json::{Value, json};
