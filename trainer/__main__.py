@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("images", type=Path, nargs="+")
     one.add_argument("--top", type=int, default=5)
     one.add_argument("--output", type=Path, help="folder for masks (PNG files), and for the evaluation of labelled images")
+    one.add_argument("--labels", type=Path, help="detection, segmentation: evaluation set of the images, to score the predictions")
     one.add_argument("--least", type=float, help="detection: lowest score of a box (default: 0.3)")
     one = command("inspect", _inspect, "write activations, Grad-CAM and weights for one image as JSON and PNG files")
     one.add_argument("model", type=Path)
@@ -170,7 +171,10 @@ def _precisions(options: Any) -> int:
 def _predict(options: Any) -> int:
     from . import afterwards
 
-    return _print(afterwards.predicted(options.model, options.images, options.top, options.output, options.least))
+    found = afterwards.predicted(
+        options.model, options.images, options.top, options.output, options.least, options.labels
+    )
+    return _print(found)
 
 
 def _inspect(options: Any) -> int:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import backend, evaluate, files, own, pixels, progress, saved, sources, threads
-from .data import Data, Part, Sample
+from . import backend, evaluate, files, labelled, own, pixels, progress, saved, scoring, sources, threads
+from .data import Data, Sample
 from .errors import NO_BACKEND, Stop, bad_data
 from .folder import Folder, Unfit
 from .pixels import RESIZES, Broken, Shape
@@ -86,71 +86,74 @@ def evaluated(config: dict[str, Any], path: Path, output: Path) -> dict[str, Any
 
 
 def predicted(
-    path: Path, images: Sequence[Path], top: int, output: Path | None, least: float | None = None
+    path: Path,
+    images: Sequence[Path],
+    top: int,
+    output: Path | None,
+    least: float | None = None,
+    labels: Path | None = None,
 ) -> dict[str, Any]:
     """Answers for pictures, in their order; a picture that cannot be read has an error instead.
     A folder stands for the pictures in it, however deep, and a CSV file for those that it lists.
-    Where their classes are known, the answers of a classifier are scored too."""
+    Where their classes are known, the answers of a classifier are scored too; those of a detector or segmenter where
+    `labels` is an evaluation set of the pictures."""
     if top < 1:
         raise Stop(1, "must be at least 1", "--top")
     trained = load(path)
     if trained.task in _DRAWN and output is None:
         raise Stop(1, f"is required for {trained.task}, because images are written as files", "--output")
-    listed = [one for image in images for one in _pictures(image, trained.labels)]
+    known, scored = None, None
+    if labels is not None:
+        if trained.task not in ("detection", "segmentation"):
+            raise Stop(1, f"is for detection and segmentation, not for {trained.task}", "--labels")
+        known = labelled.opened(labels, trained.task, trained.labels, trained.shape.hwc)
+    listed = [one for image in images for one in _pictures(image, trained.labels, known)]
     answers: list[dict[str, Any]] = []
-    scored = _Scored(trained)
+    if trained.task in scoring.TASKS:
+        scored = scoring.Scored(Data(trained.task, trained.labels, trained.shape, {}))
     for begin in range(0, len(listed), BATCH):
         answers += _batch(trained, listed[begin : begin + BATCH], begin, top, output, least, scored)
         if BATCH < len(listed):
             # Standard output is the answer.
             progress.say("progress", sys.stderr, done=len(answers), of=len(listed))
     about = {"model": str(path), "task": trained.task, "classes": trained.labels, "input": trained.input}
-    evaluation = scored.written(output)
+    if known is not None:
+        about["labels"] = known.summary(scored.count if scored else 0, len(listed))
+        for one, answer in zip(listed, answers):
+            if one.sample is None and "error" not in answer:
+                answer["unscored"] = known.why_not(one.path)
+    evaluation = scored.written(output, least) if scored else None
     return about | ({"evaluation": evaluation} if evaluation else {}) | {"images": answers}
 
 
-class _Scored:
-    """What a classifier answered where the class is known."""
+class Listed(NamedTuple):
+    """A picture to be answered for, with its class or its truth as far as that is known."""
 
-    def __init__(self, trained: Trained) -> None:
-        self.trained = trained
-        self.names: list[str] = []
-        self.truth: list[int] = []
-        self.found: list[np.ndarray] = []
-
-    def take(self, path: Path, label: str | None, found: np.ndarray) -> None:
-        if label is not None and self.trained.task == "classification":
-            self.names.append(files_name(path))
-            self.truth.append(self.trained.labels.index(label))
-            self.found.append(found)
-
-    def written(self, output: Path | None) -> dict[str, float] | None:
-        """The metrics; and below `output` the files that the evaluation of a training has."""
-        if not self.names:
-            return None
-        from .tasks.classification import Measure
-
-        measure = Measure(Data("classification", self.trained.labels, self.trained.shape, {}))
-        measure.take(np.stack(self.found), np.array(self.truth, np.int32))
-        if output is not None:
-            measure.write(output / "evaluation", Part(self.names, lambda i: Sample(np.empty(0))))
-        return {"pictures": len(self.names)} | measure.metrics()
+    path: Path
+    label: str | None = None
+    sample: Callable[[], Sample] | None = None
 
 
-def _pictures(path: Path, labels: list[str]) -> list[tuple[Path, str | None]]:
-    """Pictures with their classes, as far as these are known: folders with the name of a class, or a list."""
-    if not path.is_dir():
-        return _list(path, labels) if path.suffix.lower() == ".csv" else [(path, None)]
+def _pictures(path: Path, labels: list[str], known: labelled.Labels | None) -> list[Listed]:
+    """Pictures with their classes, as far as these are known: folders with the name of a class, or a list. With the
+    labels of an evaluation set, a document of annotations stands for the pictures that it lists."""
+    is_document = known is not None and path.suffix.lower() in (".json", ".xml")
+    if not path.is_dir() and not is_document:
+        return _list(path, labels) if path.suffix.lower() == ".csv" else [Listed(path)]
     found = sorted(one for one in path.rglob("*") if one.suffix.lower() in sources.ENDINGS and one.is_file())
+    if known is not None:
+        of_labels = [Listed(one, None, sample) for one, sample in known.listed(found)]
+        _few(path, len(of_labels))
+        return of_labels
     if not found:
         raise bad_data(f"no images found in {path}", "IMAGE")
     _few(path, len(found))
-    known = set(labels)
+    classes = set(labels)
     first = [one.relative_to(path).parts for one in found]
-    return [(one, parts[0] if len(parts) > 1 and parts[0] in known else None) for one, parts in zip(found, first)]
+    return [Listed(one, parts[0] if len(parts) > 1 and parts[0] in classes else None) for one, parts in zip(found, first)]
 
 
-def _list(path: Path, labels: list[str]) -> list[tuple[Path, str | None]]:
+def _list(path: Path, labels: list[str]) -> list[Listed]:
     """A CSV file with a column path, and label if the classes are known. Relative paths begin at its folder."""
     rows = list(csv.DictReader(io.StringIO(sources.text(path, "IMAGE"), newline="")))
     if not rows or "path" not in rows[0]:
@@ -162,7 +165,7 @@ def _list(path: Path, labels: list[str]) -> list[tuple[Path, str | None]]:
         if label and label not in labels:
             raise bad_data(f"line {number} of {path} has the label {label!r}, which is not a class of the model", "IMAGE")
         if name:
-            listed.append((path.parent / Path(name).expanduser(), label or None))
+            listed.append(Listed(path.parent / Path(name).expanduser(), label or None))
     return listed
 
 
@@ -173,30 +176,40 @@ def _few(path: Path, count: int) -> None:
 
 def _batch(
     trained: Trained,
-    listed: Sequence[tuple[Path, str | None]],
+    listed: Sequence[Listed],
     begin: int,
     top: int,
     output: Path | None,
     least: float | None,
-    scored: _Scored,
+    scored: scoring.Scored | None,
 ) -> list[dict[str, Any]]:
     batch = np.zeros((BATCH if len(listed) > 1 else 1, *trained.shape.hwc), np.float32)
     errors: dict[int, str] = {}
-    for i, (path, _) in enumerate(listed):
+    truth = [_truth(trained, one) for one in listed]
+    for i, (one, sample) in enumerate(zip(listed, truth)):
         try:
-            batch[i] = pixels.read(path, trained.shape)
+            # The pixels of a labelled picture are those that its truth was resized with.
+            batch[i] = sample.image if sample and sample.image.size else pixels.read(one.path, trained.shape)
         except Broken as broken:
             errors[i] = str(broken)
     found = np.asarray(trained.model.predict_on_batch(batch))
     answers = []
-    for i, (path, label) in enumerate(listed):
+    for i, (path, label, _) in enumerate(listed):
         about = {"path": files_name(path)} | ({"label": label} if label is not None else {})
         if i in errors:
             answers.append(about | {"error": errors[i]})
             continue
-        scored.take(path, label, found[i])
         answers.append(about | _answer(trained, found[i], begin + i, top, output, least))
+    if scored:
+        right = [i for i, sample in enumerate(truth) if sample and i not in errors]
+        scored.take([answers[i] for i in right], [truth[i] for i in right], found[right], output)
     return answers
+
+
+def _truth(trained: Trained, one: Listed) -> Sample | None:
+    if one.label is not None and trained.task == "classification":
+        return Sample(np.empty(0), trained.labels.index(one.label))
+    return one.sample() if one.sample else None
 
 
 def files_name(path: Path) -> str:

@@ -127,6 +127,7 @@ class Measure:
                 {
                     "class": name,
                     "boxes": there,
+                    "predicted": int(shown.sum()),
                     "ap50": None if values is None else float(values[0].mean()),
                     "ap50_95": None if values is None else float(values.mean()),
                     "precision": right / int(shown.sum()) if shown.any() else None,
@@ -135,6 +136,11 @@ class Measure:
                 }
             )
         return rows
+
+    def _counts(self) -> dict[str, int]:
+        """How many boxes there are, and how many are answers."""
+        shown = sum(int((found[:, 5] >= SHOWN).sum()) for found in self.answers)
+        return {"boxes": sum(map(len, self.truth)), "predicted": shown}
 
     def metrics(self) -> dict[str, float]:
         return self._metrics(self._by_class(self._precision()))
@@ -164,7 +170,7 @@ class Measure:
         classes = self.data.classes
         precision = self._precision()
         rows = self._by_class(precision)
-        write_json(folder / "metrics.json", {"pictures": len(self.answers)} | self._metrics(rows) | {"classes": rows})
+        write_json(folder / "metrics.json", {"pictures": len(self.answers)} | self._counts() | self._metrics(rows) | {"classes": rows})
         recalls = [
             {"class": name, "ap": float(values[0].mean())} | curves.thinned(curves.RECALLS, values[0])
             for name, values in list(zip(classes, precision))[: curves.CLASSES]
@@ -174,13 +180,13 @@ class Measure:
         matrix = self._confusion().tolist()
         names = [*classes, BACKGROUND]
         write_rows(folder / "confusion.csv", ["label", *names], ([name, *row] for name, row in zip(names, matrix)))
-        listed = [self._picture(i, part.names[i]) for i in range(len(self.answers))]
+        listed = [self.picture(i, part.names[i]) for i in range(len(self.answers))]
         self._write_boxes(folder, listed)
         listed.sort(key=lambda entry: -(entry["missed"] + entry["extra"]))
         drawn = lambda one: [box for box in one["boxes"] if box["score"] >= DRAWN]  # noqa: E731
         write_json(folder / "worst.json", [one | {"boxes": drawn(one)} for one in listed[:100]])
 
-    def _picture(self, i: int, name: str) -> dict[str, Any]:
+    def picture(self, i: int, name: str) -> dict[str, Any]:
         """What is in a picture, what was found there, and how much of either has no counterpart."""
         found, truth, taken = self.answers[i], self.truth[i], self.matches[i][0]
         shown = found[:, 5] >= SHOWN

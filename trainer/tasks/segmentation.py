@@ -4,6 +4,7 @@ by the metrics. IoU is the mean over the classes that occur.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ class Measure:
         self.loss: list[tuple[float, int]] = []
         self.scores: list[tuple[float, float]] = []  # IoU and accuracy by picture
         self.ious: list[list[float | None]] = []  # of each class by picture
-        self.masks: list[np.ndarray] = []
+        self.shares: list[np.ndarray] = []  # of each class by picture
+        self.masks: dict[int, np.ndarray] = {}  # of the worst
 
     def take(self, predicted: np.ndarray, truth: np.ndarray) -> None:
         classes = len(self.data.classes)
@@ -65,7 +67,14 @@ class Measure:
             self.matrix += matrix
             self.scores.append((mean_iou(matrix), float(np.trace(matrix) / max(1, matrix.sum()))))
             self.ious.append(ious(matrix))
-        self.masks += list(answer)
+            self.shares.append(np.bincount(found.ravel(), minlength=classes) / found.size)
+            self.masks[len(self.scores) - 1] = found
+        # All masks of a large set would not fit in memory.
+        if len(self.masks) > 2 * KEPT:
+            self.masks = {i: self.masks[i] for i in self._worst(self.masks)}
+
+    def _worst(self, of: Iterable[int]) -> list[int]:
+        return sorted(of, key=lambda i: (self.scores[i], i))[:KEPT]
 
     def metrics(self) -> dict[str, float]:
         count = sum(number for _, number in self.loss)
@@ -77,11 +86,10 @@ class Measure:
 
     def write(self, folder: Path, part: Part) -> None:
         classes = self.data.classes
-        worst = sorted(range(len(self.scores)), key=lambda i: self.scores[i])[:KEPT]
+        worst, shares = self._worst(self.masks), self.shares
         names = {i: f"masks/{number:03d}.png" for number, i in enumerate(worst)}
         for i, name in names.items():
             replace(folder / name, Image.fromarray(self.masks[i]).save)
-        shares = [np.bincount(mask.ravel(), minlength=len(classes)) / mask.size for mask in self.masks]
         write_rows(
             folder / "predictions.csv",
             ["path", "iou", "accuracy", "mask", *(f"share_{name}" for name in classes), *(f"iou_{name}" for name in classes)],

@@ -89,6 +89,50 @@ def lenet(tmp_path_factory) -> Path:
     return folder / "run"
 
 
+SEGMENTER: dict[str, Any] = {
+    "task": "segmentation",
+    "data": {"kind": "shapes", "count": 320},
+    "image": {"width": 48, "height": 48},
+    "network": {"name": "u-net", "width": 0.5},
+    "epochs": 9,
+    "batch_size": 16,
+    "optimizer": {"name": "adam"},
+    "learning_rate": {"base": 0.004, "policy": "one-cycle"},
+    "augmentation": {"flip_horizontal": True},
+}
+
+DETECTOR: dict[str, Any] = {
+    "task": "detection",
+    "data": {"kind": "shapes", "count": 400},
+    "image": {"width": 64, "height": 64},
+    "network": {"name": "centres", "width": 0.5},
+    "epochs": 12,
+    "batch_size": 16,
+    "optimizer": {"name": "adam"},
+    "learning_rate": {"base": 0.004, "policy": "one-cycle"},
+    "augmentation": {"flip_horizontal": True, "flip_vertical": True},
+}
+
+
+@pytest.fixture(scope="session")
+def segmenter(tmp_path_factory) -> Path:
+    """The folder of a finished training, beside its configuration; read only."""
+    return _trained(tmp_path_factory.mktemp("segmenter"), SEGMENTER)
+
+
+@pytest.fixture(scope="session")
+def detector(tmp_path_factory) -> Path:
+    """The folder of a finished training, beside its configuration; read only."""
+    return _trained(tmp_path_factory.mktemp("detector"), DETECTOR)
+
+
+def _trained(folder: Path, given: dict[str, Any]) -> Path:
+    from trainer import config, train
+
+    assert train.run(config.load(config_file(folder, given))) == 0
+    return folder / "run"
+
+
 def best(run: Path) -> Path:
     index = json.loads((run / "checkpoints/index.json").read_text())
     return run / "checkpoints" / index["best"]
