@@ -116,18 +116,12 @@ def _grad_cam(
     else:
         raise Stop(1, f"the model does not have a class {label!r}", "--class")
     about = {"class": trained.labels[answer], "probability": float(probabilities[answer])}
-    spatial = [
-        layer
-        for layer in model.layers
-        if len(getattr(layer.output, "shape", ())) == 4 and layer.count_params() and min(layer.output.shape[1:3]) > 1
-    ]
-    if not spatial:
-        return about | {"grad_cam": None, "grad_cam_reason": "no layer keeps spatial positions"}
-    last = spatial[-1]
     # Before the softmax: its gradient vanishes where the network is sure.
     logits = next((layer for layer in model.layers if layer.name == "logits"), model.layers[-1])
+    last, tail = _last_maps(model, logits)
+    if tail is None:
+        return about | {"grad_cam": None, "grad_cam_reason": "no layer keeps spatial positions"}
     head = keras.Model(model.inputs, last.output)
-    tail = keras.Model(last.output, logits.output)
     values = np.asarray(head.predict_on_batch(batch), np.float32)
     weights = gradients.of_answer(tail, values, answer)[0].mean((0, 1))
     heat = np.maximum((values[0] * weights).sum(-1), 0)
@@ -149,3 +143,18 @@ def _grad_cam(
     )
     files.replace(output / "grad-cam.png", drawn.save)
     return about | {"grad_cam": {"image": "grad-cam.png", "layer": last.name, "map": heat.round(4)}}
+
+
+def _last_maps(model: Any, logits: Any) -> tuple[Any, Any]:
+    """The last layer with weights that still knows places, or the next that everything behind depends on alone: behind
+    a residual connection that is the sum. With it, the network from there on."""
+    import keras
+
+    maps = [one for one in model.layers if len(getattr(one.output, "shape", ())) == 4 and min(one.output.shape[1:3]) > 1]
+    first = max((at for at, one in enumerate(maps) if one.count_params()), default=len(maps))
+    for layer in maps[first:]:
+        try:
+            return layer, keras.Model(layer.output, logits.output)
+        except ValueError:  # another way leads past this layer
+            continue
+    return None, None
