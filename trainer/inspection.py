@@ -1,5 +1,6 @@
-"""Looks into a network with one picture: the activations of each layer, where in the picture
-the answer comes from (Grad-CAM), and how the weights are distributed.
+"""Looks into a network with one picture: the activations and weights of each layer, as pictures and
+histograms, and where in the picture the answer comes from (Grad-CAM). How values become a picture is in
+tiles.py.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from . import afterwards, files, pixels
+from . import afterwards, files, pixels, tiles
 from .errors import Stop, bad_data
 from .pixels import Broken
 
 BINS = 30
-MAPS = 64  # of a layer are drawn at most
+BLOCK = 1 << 20  # values that are looked at in one go: the largest layers have a hundred million
+PICTURES = 400  # of activations, and of weights, that are drawn; of further ones there are histograms
 
 
 def inspected(model: Path, image: Path, output: Path, label: str | None) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def inspected(model: Path, image: Path, output: Path, label: str | None) -> dict
         "model": str(model),
         "image": afterwards.files_name(image),
         "layers": _activations(trained.model, batch, output),
-        "weights": _weights(trained.model),
+        "weights": _weights(trained.model, output),
         "total_parameters": int(trained.model.count_params()),
     }
     files.replace(output / "picture.png", _picture(picture).save)
@@ -45,10 +47,40 @@ def _picture(values: np.ndarray) -> Image.Image:
 
 
 def histogram(values: np.ndarray) -> dict[str, Any]:
-    flat = np.asarray(values, np.float64).ravel()
-    counts, edges = np.histogram(flat, BINS)
-    about = {"mean": flat.mean(), "deviation": flat.std(), "least": flat.min(), "greatest": flat.max()}
-    return about | {"counts": counts, "edges": edges}
+    """Of all finite values: mean, deviation, range and counts; and which share is zero, or not finite."""
+    flat = np.asarray(values).ravel()
+    blocks = [flat[at : at + BLOCK] for at in range(0, flat.size, BLOCK)]
+    count = zeros = 0
+    total, least, greatest = 0.0, np.inf, -np.inf
+    for block in map(_finite, blocks):
+        if len(block):
+            count, zeros = count + len(block), zeros + int((block == 0).sum())
+            total += float(block.sum())
+            least, greatest = min(least, float(block.min())), max(greatest, float(block.max()))
+    about = {"count": flat.size, "zeros": zeros / max(1, flat.size), "not_finite": 1 - count / max(1, flat.size)}
+    if count == 0:
+        return about | {"mean": None, "deviation": None, "least": None, "greatest": None, "counts": [], "edges": []}
+    mean, square, counts = total / count, 0.0, np.zeros(BINS, np.int64)
+    span = _span(least, greatest)
+    for block in map(_finite, blocks):
+        square += float(((block - mean) ** 2).sum())
+        counts += np.histogram(block, BINS, span)[0]
+    about |= {"mean": mean, "deviation": float(np.sqrt(square / count)), "least": least, "greatest": greatest}
+    return about | {"counts": counts, "edges": np.linspace(*span, BINS + 1)}
+
+
+def _span(least: float, greatest: float) -> tuple[float, float]:
+    """A range that can be divided: values that are all the same have none."""
+    most = max(abs(least), abs(greatest))
+    if greatest - least > 1e3 * np.spacing(most):
+        return least, greatest
+    half = max(0.5, most / 2)
+    return least - half, greatest + half
+
+
+def _finite(block: np.ndarray) -> np.ndarray:
+    block = block.astype(np.float64)
+    return block[np.isfinite(block)]
 
 
 def _activations(model: Any, batch: np.ndarray, output: Path) -> list[dict[str, Any]]:
@@ -59,44 +91,36 @@ def _activations(model: Any, batch: np.ndarray, output: Path) -> list[dict[str, 
     values = probe.predict_on_batch(batch)
     rows = []
     for number, (layer, value) in enumerate(zip(layers, values)):
-        value = np.asarray(value)[0].astype(np.float32)
-        row = {"name": layer.name, "type": type(layer).__name__, "shape": value.shape, "activations": histogram(value)}
-        if value.ndim == 3:
-            row["image"] = f"activations/{number:03d}.png"
-            files.replace(output / row["image"], tiled(value).save)
-        rows.append(row)
+        # Of a layer with several outputs, the first is shown.
+        value = np.asarray(value[0] if isinstance(value, (list, tuple)) else value)[0].astype(np.float32)
+        row = {"name": layer.name, "type": type(layer).__name__, "shape": value.shape}
+        row |= {"parameters": layer.count_params(), "activations": histogram(value)}
+        rows.append(row | _drawn(tiles.of_activations(value), output, f"activations/{number:03d}.png", number))
     return rows
 
 
-def tiled(maps: np.ndarray) -> Image.Image:
-    """The first maps side by side, each over its own range, in grey."""
-    maps = maps[..., :MAPS]
-    height, width, count = maps.shape
-    columns = int(np.ceil(np.sqrt(count)))
-    rows = -(-count // columns)
-    sheet = np.zeros((rows * (height + 1) - 1, columns * (width + 1) - 1), np.uint8)
-    for i in range(count):
-        one = maps[..., i]
-        span = one.max() - one.min()
-        grey = (255 * (one - one.min()) / span if span > 0 else np.zeros_like(one)).astype(np.uint8)
-        y, x = i // columns * (height + 1), i % columns * (width + 1)
-        sheet[y : y + height, x : x + width] = grey
-    scale = max(1, 640 // max(sheet.shape))
-    return Image.fromarray(sheet).resize((sheet.shape[1] * scale, sheet.shape[0] * scale), Image.Resampling.NEAREST)
-
-
-def _weights(model: Any) -> list[dict[str, Any]]:
+def _weights(model: Any, output: Path) -> list[dict[str, Any]]:
     import keras
 
-    return [
-        {
-            "name": weight.path,
-            "shape": tuple(weight.shape),
-            "values": histogram(keras.ops.convert_to_numpy(weight.value)),
-        }
-        for weight in model.weights
-        if "seed_generator" not in weight.path
-    ]
+    rows: list[dict[str, Any]] = []
+    for layer in model.layers:
+        for weight in layer.weights:
+            if "seed_generator" in weight.path:
+                continue
+            value = keras.ops.convert_to_numpy(weight.value)
+            if isinstance(layer, keras.layers.Conv2DTranspose) and value.ndim == 4:
+                value = value.swapaxes(2, 3)  # filters behind channels, as in other convolutions
+            number = len(rows)
+            row = {"layer": layer.name, "name": weight.path, "shape": tuple(weight.shape), "values": histogram(value)}
+            rows.append(row | _drawn(tiles.of_weights(value), output, f"weights/{number:03d}.png", number))
+    return rows
+
+
+def _drawn(sheet: tiles.Sheet | None, output: Path, name: str, number: int) -> dict[str, Any]:
+    if sheet is None or number >= PICTURES:
+        return {}
+    files.replace(output / name, sheet.image.save)
+    return {"image": name, "shown": sheet.shown}
 
 
 def _grad_cam(

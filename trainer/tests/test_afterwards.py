@@ -159,7 +159,8 @@ def test_a_look_inside(lenet, pictures, tmp_path, capsys):
         found = row["activations"]
         assert [found["mean"], found["deviation"]] == pytest.approx([value.mean(), value.std()], rel=1e-3, abs=1e-5)
         assert sum(found["counts"]) == value.size and list(value.shape) == row["shape"]
-        assert ("image" in row) == (value.ndim == 3) and ("image" not in row or (tmp_path / row["image"]).is_file())
+        assert (tmp_path / row["image"]).is_file() and row["parameters"] == model.get_layer(row["name"]).count_params()
+        assert [found["zeros"], found["not_finite"]] == pytest.approx([(value == 0).mean(), 0])
     assert about["total_parameters"] == model.count_params()
     kernel = next(
         row for row in about["weights"] if row["name"].endswith("conv2d/kernel") or "conv2d/kernel" in row["name"]
