@@ -183,7 +183,8 @@ impl Portal {
         let jobs = Jobs::new(sessions.clone());
         let datasets = Datasets::new(jobs.clone(), files.clone(), program.clone(), datasets);
         let diagnostics = HardwareTests::new(&jobs, &files, &datasets, &program, driver_library);
-        let models = Models::new(jobs.clone(), files.clone(), sessions.config.installed.trainer.clone());
+        let trainer = sessions.config.installed.trainer.clone();
+        let models = Models::new(jobs.clone(), files.clone(), trainer, program);
         Self {
             db: sessions.db.clone(),
             clock: sessions.clock.clone(),

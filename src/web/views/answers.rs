@@ -4,11 +4,14 @@
 use askama::Template;
 use serde_json::Value;
 
-use super::{Drawing, LegendLine, MeasuredSplit, Moment, ScoredLabel, answer::drawing, said};
-use crate::web::{
-    http::href::href,
-    models::prediction::TestView,
-    page::{Layout, filters},
+use super::{Drawing, LegendLine, MeasuredSplit, Moment, PredictionCard, ScoredLabel, answer::drawing, said};
+use crate::{
+    models::{LabelSummary, Prediction},
+    web::{
+        http::href::href,
+        models::prediction::TestView,
+        page::{Layout, filters},
+    },
 };
 
 /// How many pictures one page shows.
@@ -36,11 +39,17 @@ pub struct AnswersPage {
     /// How many there are of those that are chosen.
     pub chosen: usize,
     pub cards: Vec<AnswerCard>,
+    /// Images whose boxes or masks are known, the worst first, the truth beside the prediction.
+    pub scored: Vec<PredictionCard>,
+    /// What was found of labels, in sentences.
+    pub labels: Vec<String>,
+    /// Why labels cannot be used.
+    pub refused: String,
     /// The colours of boxes or masks.
     pub legend: Vec<LegendLine>,
     /// Whether there are boxes, whose score can be chosen.
     pub has_boxes: bool,
-    /// How it did on images whose class is known.
+    /// How it did on images whose class, boxes or masks are known.
     pub evaluation: Option<MeasuredSplit>,
 }
 
@@ -63,6 +72,8 @@ pub struct AnswerCard {
     pub said: Vec<ScoredLabel>,
     /// Why nothing is said.
     pub error: String,
+    /// Why it is not scored.
+    pub unscored: String,
 }
 
 impl AnswerCard {
@@ -96,6 +107,8 @@ impl AnswersPage {
             (one, other) => other.is_some().cmp(&one.is_some()),
         });
         let chosen = rows.len();
+        let (scored, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, answer)| is_compared(answer));
+        let scored = scored_cards(scored.into_iter().map(|(_, answer)| answer), &view, &api, folder);
         let card = |(said, answer): (Vec<ScoredLabel>, &Value)| {
             let path = answer["path"].as_str().unwrap_or_default();
             let draw = |input| drawing(answer, path, input, &view.classes, &api, false);
@@ -108,11 +121,12 @@ impl AnswersPage {
                 thumb: thumb(path),
                 said: said.into_iter().take(3).collect(),
                 error: answer["error"].as_str().unwrap_or_default().to_owned(),
+                unscored: answer["unscored"].as_str().unwrap_or_default().to_owned(),
             }
         };
-        let cards: Vec<AnswerCard> = rows.into_iter().take(PAGE_SIZE).map(card).collect();
+        let cards: Vec<AnswerCard> = rows.into_iter().take(PAGE_SIZE - scored.len()).map(card).collect();
         let mut legend: Vec<LegendLine> = Vec::new();
-        if cards.iter().any(|card| card.drawing.is_some()) {
+        if !scored.is_empty() || cards.iter().any(|card| card.drawing.is_some()) {
             let of_each = answers.iter().flat_map(|answer| super::answer::legend(answer, &view.classes));
             for line in of_each {
                 if !legend.iter().any(|known| known.class == line.class) {
@@ -122,7 +136,11 @@ impl AnswersPage {
             legend.sort_by_key(|line| view.classes.iter().position(|class| *class == line.class));
         }
         let evaluation = view.evaluation.as_ref().map(|found| MeasuredSplit::new(None, found, view.curves.as_ref()));
+        let labels = view.labels.unwrap_or_default();
         Self {
+            scored,
+            labels: sentences(&labels, answers.iter().any(|answer| answer["boxes"].is_array())),
+            refused: labels.reason,
             evaluation,
             legend,
             has_boxes: answers.iter().any(|answer| answer["boxes"].is_array()),
@@ -141,6 +159,73 @@ impl AnswersPage {
             href,
         }
     }
+}
+
+impl AnswersPage {
+    /// How many images are shown.
+    pub fn shown(&self) -> usize {
+        self.scored.len() + self.cards.len()
+    }
+}
+
+/// Whether an answer has the truth beside it: boxes or a mask.
+fn is_compared(answer: &Value) -> bool {
+    answer["truth"].is_array() || answer["iou"].is_number()
+}
+
+/// Answers beside the truth, the worst first.
+fn scored_cards<'a>(
+    answers: impl Iterator<Item = &'a Value>,
+    view: &TestView,
+    api: &str,
+    folder: &str,
+) -> Vec<PredictionCard> {
+    let errors = |answer: &Value| {
+        let count = |name: &str| answer[name].as_f64().unwrap_or_default();
+        if answer["iou"].is_number() { -count("iou") } else { count("missed") + count("extra") }
+    };
+    let mut answers: Vec<&Value> = answers.collect();
+    answers.sort_by(|one, other| errors(other).total_cmp(&errors(one)));
+    let card = |answer: &Value| {
+        let path = answer["path"].as_str().unwrap_or_default();
+        let mut shown = answer.clone();
+        shown["path"] = Value::from(path.strip_prefix(folder).map_or(path, |name| name.trim_start_matches('/')));
+        let drawn = drawing(answer, path, view.input.as_ref()?, &view.classes, api, false)?;
+        let truth = answer["truth"].as_str().and_then(|file| file.strip_prefix("truth-")?.strip_suffix(".png"));
+        let truth = truth.and_then(|number| number.parse::<u32>().ok()).map(|number| format!("{api}/truth-{number}"));
+        let one = if answer["iou"].is_number() {
+            shown["mask"] = drawn.mask.clone().into();
+            Prediction::Segmentation(serde_json::from_value(shown).ok()?)
+        } else {
+            Prediction::Detection(serde_json::from_value(shown).ok()?)
+        };
+        let picture = Drawing { mask: None, boxes: Vec::new(), ..drawn };
+        Some(PredictionCard::new(one, Some((picture, truth)), &view.classes))
+    };
+    answers.into_iter().take(PAGE_SIZE).filter_map(card).collect()
+}
+
+/// What was found of labels.
+fn sentences(labels: &LabelSummary, has_boxes: bool) -> Vec<String> {
+    if labels.source.is_empty() {
+        return Vec::new();
+    }
+    let images = |count: u64| if count == 1 { "1 image".to_owned() } else { format!("{count} images") };
+    let mut said = vec![format!("{} scored on labels of the kind {}.", images(labels.scored), labels.source)];
+    if labels.unscored > 0 {
+        said.push(format!("{} not scored: no labels, or labels that cannot be used.", images(labels.unscored)));
+    }
+    if labels.dropped_boxes > 0 {
+        said.push(format!("{} boxes of the labels cannot be used.", labels.dropped_boxes));
+    }
+    if !labels.unknown.is_empty() {
+        let word = if has_boxes { "boxes" } else { "pixels" };
+        let each: Vec<String> =
+            labels.unknown.iter().take(10).map(|one| format!("{} ({} {word})", one.class, one.count)).collect();
+        let more = if labels.unknown.len() > 10 { ", …" } else { "" };
+        said.push(format!("Not scored, because the model does not have the class: {}{more}.", each.join(", ")));
+    }
+    said
 }
 
 /// The most frequent first.
@@ -168,6 +253,47 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn truth_is_beside_the_prediction_the_worst_first() {
+        let mut view = TestView::from(crate::model::ModelTest {
+            id: crate::model::ModelTestId::new(),
+            model: crate::model::ModelId::new(),
+            owner: crate::model::UserId::new(),
+            job: crate::model::JobId::new(),
+            snapshot: String::new(),
+            picture: "/data".to_owned(),
+            directory: String::new(),
+            created_at: crate::model::Timestamp(0),
+        });
+        view.classes = vec!["car".to_owned(), "dog".to_owned()];
+        view.input = serde_json::from_value(json!({"width": 64, "height": 64, "channels": 3, "resize": "fill"})).ok();
+        let there = json!({"class": "dog", "x": 1.0, "y": 2.0, "width": 3.0, "height": 4.0, "found": false});
+        let found =
+            json!({"class": "car", "x": 1.0, "y": 2.0, "width": 3.0, "height": 4.0, "score": 0.5, "hit": false});
+        let right = json!({"path": "/data/a.png", "boxes": [], "truth": [], "missed": 0, "extra": 0});
+        let wrong = json!({"path": "/data/b/b.png", "boxes": [found], "truth": [there], "missed": 1, "extra": 1});
+        let cards = scored_cards([&right, &wrong].into_iter(), &view, "/api", "/data");
+        assert_eq!((cards[0].path.as_str(), cards[0].title.as_str()), ("b/b.png", "1 missed, 1 extra"));
+        assert_eq!(cards[0].drawings.iter().map(|one| one.boxes[0].colour).collect::<Vec<_>>(), [1, 0]);
+        let mask = json!({"path": "/data/c.png", "mask": "mask-00007.png", "truth": "truth-00007.png", "iou": 0.25,
+            "accuracy": 0.5, "share": {"car": 1.0}});
+        let [card] = &scored_cards([&mask].into_iter(), &view, "/api", "/data")[..] else { panic!() };
+        let masks: Vec<_> = card.drawings.iter().map(|one| one.mask.as_deref()).collect();
+        assert_eq!((card.title.as_str(), masks), ("IoU 0.250", vec![Some("/api/truth-7"), Some("/api/mask-7")]));
+        assert!(is_compared(&mask) && is_compared(&wrong) && !is_compared(&json!({"boxes": []})));
+    }
+
+    #[test]
+    fn labels_are_summed_up() {
+        let labels: LabelSummary = serde_json::from_value(json!({"source": "yolo", "scored": 4, "unscored": 1,
+            "dropped_boxes": 2, "unknown": [{"class": "star", "count": 3}]}))
+        .unwrap();
+        let said = sentences(&labels, true);
+        assert_eq!(said[0], "4 images scored on labels of the kind yolo.");
+        assert_eq!(said[3], "Not scored, because the model does not have the class: star (3 boxes).");
+        assert_eq!((said.len(), sentences(&LabelSummary::default(), true).len()), (4, 0));
+    }
 
     #[test]
     fn classes_by_how_often_they_come_first() {

@@ -14,6 +14,7 @@ mod images;
 mod jobs;
 mod machines;
 pub mod markup;
+mod model_answers;
 mod models;
 mod offboard;
 mod people;

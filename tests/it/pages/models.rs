@@ -14,7 +14,7 @@ use lyceum::{
 
 use super::gallery::{NOW, Word, layout};
 
-const ID: &str = "01920000-0000-7000-8000-000000000001";
+pub const ID: &str = "01920000-0000-7000-8000-000000000001";
 
 /// All pages of models by name.
 pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
@@ -31,11 +31,12 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("model-training", draw(&training(word))),
         ("model-predictions", draw(&predictions(word))),
         ("model-detections", draw(&detections(word))),
-        ("model-answer", draw(&answer(word))),
-        ("model-objects", draw(&objects(word))),
-        ("model-nothing", draw(&nothing(word))),
-        ("model-waiting", draw(&waiting(word))),
-        ("model-answers", draw(&answers(word))),
+        ("model-answer", draw(&super::model_answers::answer(word))),
+        ("model-objects", draw(&super::model_answers::objects(word))),
+        ("model-nothing", draw(&super::model_answers::nothing(word))),
+        ("model-waiting", draw(&super::model_answers::waiting(word))),
+        ("model-answers", draw(&super::model_answers::answers(word))),
+        ("model-scored", draw(&super::model_answers::scored(word))),
         ("model-preview", draw(&preview(word))),
     ]
 }
@@ -119,7 +120,7 @@ fn own(word: &Word) -> NewModelPage {
     page
 }
 
-fn evaluation(word: &Word) -> Evaluation {
+pub fn evaluation(word: &Word) -> Evaluation {
     let classes: Vec<String> = ["car", "person", "bicycle", "dog"].map(word).into();
     let measures = |precision: Option<f64>| -> BTreeMap<String, Option<f64>> {
         [("precision", precision), ("recall", Some(0.75)), ("f1", Some(0.875)), ("pictures", Some(120.0))]
@@ -302,7 +303,7 @@ fn layers(word: &Word) -> LayerTable {
     }
 }
 
-fn picture(name: &str) -> Drawing {
+pub fn picture(name: &str) -> Drawing {
     Drawing {
         picture: "/static/favicon.svg".to_owned(),
         alt: name.to_owned(),
@@ -312,7 +313,7 @@ fn picture(name: &str) -> Drawing {
     }
 }
 
-fn object(word: &Word, (colour, score): (usize, Option<f64>)) -> DrawnObject {
+pub fn object(word: &Word, (colour, score): (usize, Option<f64>)) -> DrawnObject {
     DrawnObject {
         class: word(if colour == 0 { "car" } else { "bicycle" }),
         colour,
@@ -359,7 +360,7 @@ fn regression(word: &Word) -> ModelPage {
     ModelPage { row: ModelRow { kind, ..page.row }, inside: ModelInside { splits, ..page.inside }, ..page }
 }
 
-fn colours(word: &Word) -> Vec<LegendLine> {
+pub fn colours(word: &Word) -> Vec<LegendLine> {
     let line = |(colour, class): (usize, &str)| LegendLine { class: word(class), colour, value: String::new() };
     [(0, "car"), (1, "bicycle")].map(line).into()
 }
@@ -406,7 +407,7 @@ fn predictions(word: &Word) -> PredictionsPage {
 }
 
 /// Boxes beside the true ones.
-fn detections(word: &Word) -> PredictionsPage {
+pub fn detections(word: &Word) -> PredictionsPage {
     let card = |n: usize| {
         let path = word(&format!("camera {n}/000{n}.jpg"));
         let truth = Drawing { boxes: vec![object(word, (0, None)), object(word, (1, None))], ..picture(&path) };
@@ -433,115 +434,6 @@ fn detections(word: &Word) -> PredictionsPage {
     }
 }
 
-/// Objects in one image.
-fn objects(word: &Word) -> AnswerPage {
-    let boxes = vec![object(word, (0, Some(0.93))), object(word, (1, Some(0.21)))];
-    let said = boxes.iter().map(|one| ScoredLabel {
-        class: one.class.clone(),
-        value: "93.0 %".to_owned(),
-        width: 93.0,
-        score: one.score,
-    });
-    AnswerPage {
-        answers: said.collect(),
-        drawing: Some(Drawing { boxes, ..picture(&word("cat on a mat.png")) }),
-        legend: colours(word),
-        grad_cam: None,
-        ..answer(word)
-    }
-}
-
-/// An image in which nothing was found, before its layers are computed.
-fn nothing(word: &Word) -> AnswerPage {
-    AnswerPage {
-        is_live: true,
-        answers: Vec::new(),
-        drawing: Some(picture(&word("cat on a mat.png"))),
-        legend: Vec::new(),
-        grad_cam: None,
-        seen: None,
-        layers: Vec::new(),
-        ..answer(word)
-    }
-}
-
-fn answer(word: &Word) -> AnswerPage {
-    let said = |class: &str, value: &str, width: f64| ScoredLabel {
-        class: word(class),
-        value: value.to_owned(),
-        width,
-        score: None,
-    };
-    let layer = |name: &str, drawing: Option<&str>| LayerRow {
-        name: word(name),
-        kind: "Conv2D".to_owned(),
-        shape: "14 × 14 × 32".to_owned(),
-        values: "0.210 ± 0.430".to_owned(),
-        drawing: drawing.map(str::to_owned),
-    };
-    AnswerPage {
-        layout: layout(word).at(Nav::Models),
-        model: (ID.to_owned(), word("Street scenes, summer")),
-        api: format!("/api/v1/models/{ID}/tests/{ID}"),
-        job: ID.to_owned(),
-        picture: word("cat on a mat.png"),
-        snapshot: "epoch-00002.keras".to_owned(),
-        when: Moment::ago(NOW.plus_seconds(-60), NOW),
-        state: "answered",
-        is_live: false,
-        progress: None,
-        detail: String::new(),
-        is_answered: true,
-        drawing: None,
-        legend: Vec::new(),
-        answers: vec![said("person", "87.5 %", 87.5), said("bicycle", "12.0 %", 12.0), said("car", "0.5 %", 0.5)],
-        grad_cam: Some((word("person"), "/static/favicon.svg".to_owned())),
-        seen: Some("/static/favicon.svg".to_owned()),
-        layers: vec![layer("conv2d", Some("/static/favicon.svg")), layer("dense", None)],
-    }
-}
-
-fn answers(word: &Word) -> AnswersPage {
-    let said = |class: &str, value: &str, width: f64| ScoredLabel {
-        class: word(class),
-        value: value.to_owned(),
-        width,
-        score: None,
-    };
-    let card = |(n, first): (usize, &str)| AnswerCard {
-        name: word(&format!("summer/{n:04}.jpg")),
-        thumb: "/static/favicon.svg".to_owned(),
-        drawing: None,
-        label: (!first.is_empty()).then(|| (word("dog"), n != 1)),
-        said: if first.is_empty() { Vec::new() } else { vec![said(first, "87.5 %", 87.5), said("car", "9.1 %", 9.1)] },
-        error: if first.is_empty() { word("is a web page or XML, not an image") } else { String::new() },
-    };
-    let link = |class: &str, count: usize| ClassLink {
-        class: word(class),
-        count,
-        href: format!("/models/{ID}/tests/{ID}?class=x"),
-        is_chosen: class == "dog",
-    };
-    AnswersPage {
-        layout: layout(word).at(Nav::Models),
-        model: (ID.to_owned(), word("Street scenes, summer")),
-        href: format!("/models/{ID}/tests/{ID}"),
-        job: ID.to_owned(),
-        folder: word("/home/ada/pictures/of the summer"),
-        snapshot: "epoch-00002.keras".to_owned(),
-        when: Moment::ago(NOW.plus_seconds(-60), NOW),
-        total: 321,
-        broken: 1,
-        classes: vec![link("person", 200), link("dog", 90), link("car", 30)],
-        class: word("dog"),
-        chosen: 90,
-        cards: (0..).zip(["dog", "dog", "dog", ""]).map(card).collect(),
-        legend: Vec::new(),
-        has_boxes: false,
-        evaluation: Some(MeasuredSplit::new(None, &Evaluation { split: String::new(), ..evaluation(word) }, None)),
-    }
-}
-
 fn preview(word: &Word) -> PreviewPage {
     let pair = |name: &str| PreviewPair {
         name: word(name),
@@ -556,19 +448,5 @@ fn preview(word: &Word) -> PreviewPage {
         detail: word("network.file: there is no function network"),
         pairs: ["car", "person", "car", "dog", "bicycle", "car", "car", "dog"].map(pair).into(),
         layers: Some(layers(word)),
-    }
-}
-
-fn waiting(word: &Word) -> AnswerPage {
-    AnswerPage {
-        state: "waiting",
-        is_live: true,
-        progress: Some((320, 1797)),
-        is_answered: false,
-        answers: Vec::new(),
-        grad_cam: None,
-        seen: None,
-        layers: Vec::new(),
-        ..answer(word)
     }
 }

@@ -46,7 +46,7 @@ pub use evaluation::{Layer, Layers, Thresholds};
 pub use lineage::Lineage;
 pub use outputs::{ImagePrediction, NumberPrediction};
 pub use precisions::{NewPrecisions, Precision, PrecisionMeasurement, Precisions};
-pub use prediction::{NewTest, Picture, PredictionState, Progress, TrainingProgress};
+pub use prediction::{LabelSummary, NewTest, Picture, PredictionState, Progress, TrainingProgress, UnknownClass};
 pub use predictions::{
     BoxPrediction, ClassPrediction, ClassScore, ClassShare, MaskPrediction, Prediction, PredictionQuery, Predictions,
     SHOWN_SCORE, ScoredBox, TrueBox,
@@ -65,6 +65,8 @@ pub struct Models {
     files: Arc<Files>,
     /// The folder that holds the trainer as a package, where every node can read it.
     trainer: PathBuf,
+    /// The program that reads labels: our own, in a place that workloads may run.
+    program: PathBuf,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -88,9 +90,9 @@ pub enum Error {
 
 impl Models {
     #[must_use]
-    pub fn new(jobs: Arc<Jobs>, files: Arc<Files>, trainer: PathBuf) -> Arc<Self> {
+    pub fn new(jobs: Arc<Jobs>, files: Arc<Files>, trainer: PathBuf, program: PathBuf) -> Arc<Self> {
         let (db, clock) = (jobs.db.clone(), jobs.sessions.clock.clone());
-        Arc::new(Self { db, clock, jobs, files, trainer })
+        Arc::new(Self { db, clock, jobs, files, trainer, program })
     }
 
     /// Writes a model down and has it trained on a dataset that this person may see. Asked twice

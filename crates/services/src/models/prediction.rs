@@ -24,6 +24,9 @@ use crate::{
 /// The largest picture that is taken in (bytes).
 pub const MAX_PICTURE_SIZE: u64 = 32 << 20;
 const MAX_ANSWER_LENGTH: u64 = 16 << 20;
+/// The longest message about labels (bytes), and the most classes of them that are listed.
+const MAX_MESSAGE_LENGTH: u64 = 64 << 10;
+const MAX_UNKNOWN: usize = 100;
 /// How long an answer may take (seconds): most of it is Python loading its libraries.
 pub(super) const TIMEOUT: i64 = 1800;
 /// How many classes are named, unless somebody says, and at most.
@@ -52,8 +55,39 @@ pub struct PredictionState {
     /// Names the reason for a missing answer.
     pub detail: String,
     pub answer: Answer,
-    /// How it did on images whose classes are known, with the curves behind that.
+    /// How it did on images whose classes, boxes or masks are known, with the curves behind that.
     pub evaluation: Option<(Evaluation, Option<Curves>)>,
+    /// What was found of labels beside the images of a detection or segmentation.
+    pub labels: Option<LabelSummary>,
+}
+
+/// Labels that were found in a folder of images.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[schema(as = ModelTestLabels)]
+#[serde(default)]
+pub struct LabelSummary {
+    /// Kind of the source, as in the specification of a dataset. Empty if the labels cannot be used.
+    pub source: String,
+    /// Number of images that are scored.
+    pub scored: u64,
+    /// Number of images that are not scored. Each has its reason in `unscored`, or its `error`.
+    pub unscored: u64,
+    /// Number of boxes that cannot be used, for example because they are outside their image.
+    pub dropped_boxes: u64,
+    /// Boxes or pixels that are not scored, because the model does not have their class. At most 100 classes.
+    pub unknown: Vec<UnknownClass>,
+    /// Reason why nothing is scored. Empty otherwise.
+    pub reason: String,
+}
+
+/// A class that the model does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[schema(as = ModelTestUnknownClass)]
+#[serde(default)]
+pub struct UnknownClass {
+    pub class: String,
+    /// Number of boxes, or of pixels for a segmentation.
+    pub count: u64,
 }
 
 /// Progress of a job: finished and total number of items.
@@ -72,6 +106,8 @@ pub enum Picture {
     GradCam,
     /// The predicted mask of an image of the request, by its number.
     Mask(u32),
+    /// The true mask of an image of the request, by its number.
+    Truth(u32),
     /// What a reconstruction made of an image of the request, by its number.
     Output(u32),
     /// The maps of a layer, by its number.
@@ -79,13 +115,14 @@ pub enum Picture {
 }
 
 impl Picture {
-    /// By its word in addresses: `seen`, `grad-cam`, `mask-` or `output-` and an image's number, or a layer's number.
+    /// By its word in addresses: `seen`, `grad-cam`, `mask-`, `truth-` or `output-` and an image's number, or a layer's number.
     pub fn parse(word: &str) -> Option<Self> {
         let of_image = |number: &str| number.parse().ok().filter(|at| *at < 100_000);
         match word {
             "seen" => Some(Self::Seen),
             "grad-cam" => Some(Self::GradCam),
             mask if mask.starts_with("mask-") => of_image(&mask[5..]).map(Self::Mask),
+            truth if truth.starts_with("truth-") => of_image(&truth[6..]).map(Self::Truth),
             output if output.starts_with("output-") => of_image(&output[7..]).map(Self::Output),
             number => number.parse().ok().filter(|layer| *layer < 1000).map(Self::Layer),
         }
@@ -96,18 +133,28 @@ impl Picture {
             Self::Seen => "inspection/picture.png".to_owned(),
             Self::GradCam => "inspection/grad-cam.png".to_owned(),
             Self::Mask(number) => format!("result/mask-{number:05}.png"),
+            Self::Truth(number) => format!("result/truth-{number:05}.png"),
             Self::Output(number) => format!("result/output-{number:05}.png"),
             Self::Layer(number) => format!("inspection/activations/{number:03}.png"),
         }
     }
 }
 
-/// Predicts, and looks inside where it is one picture; the answer appears whole or not at all.
+/// Predicts, scores what is labelled, and looks inside where it is one picture; the answer appears whole or not at all.
+/// Labels that cannot be used are no reason not to predict.
 const SCRIPT: &str = "#!/bin/sh
 # Asks a model about a picture (docs/models.md).
 mkdir -p \"$LYCEUM_LOG_DIRECTORY\" && cd \"$LYCEUM_LOG_DIRECTORY\" || exit 4
-python -m trainer predict \"$MODEL\" \"$PICTURE\" --top \"$TOP\" --least 0.05 --output result > prediction.new || exit $?
+set --
+if [ -n \"$LABELS_PROGRAM\" ]; then
+  trap 'rm -rf labels .labels.building' EXIT
+  trap 'exit 143' TERM INT
+  \"$LABELS_PROGRAM\" dataset evaluation \"$PICTURE\" --model \"$MODEL\" --output labels > /dev/null 2> labels.txt
+  [ -f labels/dataset.json ] && set -- --labels labels
+fi
+python -m trainer predict \"$MODEL\" \"$PICTURE\" --top \"$TOP\" --least 0.05 --output result \"$@\" > prediction.new || exit $?
 mv prediction.new prediction.json
+[ -n \"$LABELS_PROGRAM\" ] && exit 0
 case \"$PICTURE\" in *.[cC][sS][vV]) exit 0 ;; esac
 [ -f \"$PICTURE\" ] || exit 0
 exec python -m trainer inspect \"$MODEL\" \"$PICTURE\" --output inspection > /dev/null
@@ -151,6 +198,9 @@ impl Models {
         variables.insert("MODEL".to_owned(), file.to_string_lossy().into_owned());
         variables.insert("PICTURE".to_owned(), picture.clone());
         variables.insert("TOP".to_owned(), top.to_string());
+        if matches!(model.kind.as_str(), "detection" | "segmentation") && may_be_labelled(entry.kind, &picture) {
+            variables.insert("LABELS_PROGRAM".to_owned(), self.program.to_string_lossy().into_owned());
+        }
         let name: String = format!("predict {}", model.name).chars().take(64).collect();
         let request = JobRequest {
             name: Some(name),
@@ -240,6 +290,7 @@ impl Models {
             prediction: read("prediction.json").await?,
             inspection: read("inspection/inspection.json").await?,
         };
+        let labels = self.labels_of(actor.user, &test, answer.prediction.as_ref()).await?;
         let labelled = answer.prediction.as_ref().is_some_and(|found| found["evaluation"].is_object());
         let evaluation = if labelled { self.evaluation_of(actor.user, &test).await? } else { None };
         let mut detail = String::new();
@@ -259,7 +310,24 @@ impl Models {
                 .or_else(|| job.and_then(|job| job.latest.detail))
                 .unwrap_or_else(|| "see the log of the job".to_owned());
         }
-        Ok(PredictionState { test, is_live, progress, detail, answer, evaluation })
+        Ok(PredictionState { test, is_live, progress, detail, answer, evaluation, labels })
+    }
+
+    /// What the trainer says of the labels, or why they could not be read.
+    async fn labels_of(
+        &self,
+        user: &User,
+        test: &ModelTest,
+        prediction: Option<&Value>,
+    ) -> Result<Option<LabelSummary>> {
+        let Some(prediction) = prediction else { return Ok(None) };
+        if let Ok(mut found) = serde_json::from_value::<LabelSummary>(prediction["labels"].clone()) {
+            found.unknown.truncate(MAX_UNKNOWN);
+            return Ok(Some(found));
+        }
+        let said = self.read_in(user, Path::new(&test.directory), "labels.txt", MAX_MESSAGE_LENGTH).await?;
+        let reason = said.and_then(|said| said_of_labels(&said));
+        Ok(reason.map(|reason| LabelSummary { reason, ..LabelSummary::default() }))
     }
 
     async fn evaluation_of(&self, user: &User, test: &ModelTest) -> Result<Option<(Evaluation, Option<Curves>)>> {
@@ -276,6 +344,20 @@ impl Models {
         let found = self.files.read_whole(user, &RawPath::from(path.as_path()), MAX_PICTURE_SIZE).await?;
         Ok(found.ok_or(Error::NotFound)?.into_bytes())
     }
+}
+
+/// Why labels could not be read, as the program that reads them said it.
+fn said_of_labels(said: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(said);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    let words = line.trim().trim_start_matches("lyceum: ");
+    Some(words.chars().filter(|letter| !letter.is_control()).take(1000).collect())
+}
+
+/// Whether labels are looked for: below a folder, or in a document that names images.
+fn may_be_labelled(kind: Kind, path: &str) -> bool {
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    kind == Kind::Folder || ending.is_some_and(|ending| matches!(ending.as_str(), "json" | "xml"))
 }
 
 /// Progress of a training.
@@ -351,6 +433,15 @@ mod tests {
     }
 
     #[test]
+    fn labels_are_looked_for_below_folders_and_in_documents() {
+        assert!(may_be_labelled(Kind::Folder, "/data/a") && may_be_labelled(Kind::File, "/data/instances.JSON"));
+        assert!(!may_be_labelled(Kind::File, "/data/a.png") && !may_be_labelled(Kind::File, "/data/list.csv"));
+        let said = said_of_labels(b"warning: x\nlyceum: /data: no image has a file of boxes\n\n").unwrap();
+        assert_eq!(said, "/data: no image has a file of boxes");
+        assert_eq!(said_of_labels(b"\n"), None);
+    }
+
+    #[test]
     fn the_epoch_that_is_being_trained() {
         let log = b"{\"event\": \"progress\", \"step\": 5, \"steps\": 40, \"seconds_left\": 70.5, \"epochs\": 4, \"loss\": 2.5, \"epoch\": 0.5}\n\
             {\"event\": \"progress\", \"step\": 12, \"steps\": 40, \"seconds_left\": 56.0, \"epochs\": 4, \"epoch\": 1.2}\n\
@@ -366,6 +457,7 @@ mod tests {
             ("seen", "inspection/picture.png"),
             ("grad-cam", "inspection/grad-cam.png"),
             ("mask-12", "result/mask-00012.png"),
+            ("truth-12", "result/truth-00012.png"),
             ("output-3", "result/output-00003.png"),
             ("7", "inspection/activations/007.png"),
         ] {

@@ -19,7 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     datasets::preview,
     model::{JobId, ModelId, ModelTest, ModelTestId, Timestamp},
-    models::{Curves, Evaluation, NewTest, Picture, PredictionState, Progress, SHOWN_SCORE},
+    models::{Curves, Evaluation, LabelSummary, NewTest, Picture, PredictionState, Progress, SHOWN_SCORE},
     web::{
         Portal,
         audit::wants_csv,
@@ -77,14 +77,20 @@ pub struct TestView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, required = false)]
     pub answer: Option<Value>,
-    /// Prediction for each image of a folder or a list, with its `path` and its `label` if that is known, or its `error`.
+    /// Prediction for each image of a folder or a list, with its `path`, or its `error`. Of a labelled image also its
+    /// `label`, or its true boxes (`truth`) with `missed` and `extra`, or `iou` and `accuracy`. `unscored` says why an
+    /// image beside labels is not scored.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>, required = false)]
     pub answers: Option<Vec<Value>>,
-    /// Evaluation of a classifier on the images whose class is known: by the folder they are in, or by a list.
+    /// Evaluation on the images whose class, boxes or mask are known: by the folder they are in, a list, or labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub evaluation: Option<Evaluation>,
+    /// Labels that were found beside the images of a detection or segmentation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub labels: Option<LabelSummary>,
     #[serde(skip)]
     pub curves: Option<Curves>,
     /// Activations and weights of each layer, and the Grad-CAM map. Follows after the prediction.
@@ -139,6 +145,7 @@ impl From<ModelTest> for TestView {
             answer: None,
             answers: None,
             evaluation: None,
+            labels: None,
             curves: None,
             inspection: None,
         }
@@ -163,6 +170,7 @@ impl From<PredictionState> for TestView {
             classes: classes.unwrap_or_default(),
             input: about.and_then(|about| serde_json::from_value(about["input"].clone()).ok()),
             evaluation,
+            labels: asked.labels,
             curves: curves.flatten(),
             state: Some(state),
             is_live: asked.is_live,
@@ -210,7 +218,14 @@ fn table_text(images: &[Value]) -> String {
     let heads = (1..=pairs).flat_map(|number| [format!("class_{number}"), format!("value_{number}")]);
     // Where classes are known, a column says whether the first is the right one.
     let is_labelled = images.iter().any(|image| image["label"].is_string());
-    let known = if is_labelled { &["label", "correct"][..] } else { &[] };
+    // Where masks are known, columns say how well they are predicted.
+    let is_measured = images.iter().any(|image| image["iou"].is_number());
+    let known: &[&str] = match (is_labelled, is_measured) {
+        (true, _) => &["label", "correct"],
+        (_, true) => &["iou", "accuracy"],
+        _ => &[],
+    };
+    let heads_of_known = known.len();
     let first = ["path", "error"].iter().chain(known).map(|head| (*head).to_owned());
     let mut text = csv::line(first.chain(heads));
     for (image, named) in rows {
@@ -220,31 +235,40 @@ fn table_text(images: &[Value]) -> String {
             _ => String::new(),
         };
         let cells = named.into_iter().flat_map(|(class, value)| [class, value]);
-        let known = [word("label"), correct].into_iter().filter(|_| is_labelled);
+        let measure = |name: &str| image[name].as_f64().map(|value| value.to_string()).unwrap_or_default();
+        let known = if is_labelled { [word("label"), correct] } else { [measure("iou"), measure("accuracy")] };
+        let known = known.into_iter().filter(|_| is_labelled || is_measured);
         let first = [word("path"), word("error")].into_iter().chain(known);
         let cells = first.chain(cells).chain(std::iter::repeat(String::new()));
-        text += &csv::line(cells.take(2 + if is_labelled { 2 } else { 0 } + 2 * pairs));
+        text += &csv::line(cells.take(2 + heads_of_known + 2 * pairs));
     }
     text
 }
 
-/// A line for each box that counts as a prediction; an image without one has a line without a box.
+/// A line for each box that counts as a prediction; an image without one has a line without a box. Where true boxes are
+/// known, each has a line too, and columns say which kind a box is and whether it has a counterpart.
 fn boxes_text(images: &[Value]) -> String {
     let sides = ["x", "y", "width", "height"];
-    let heads = ["path", "error", "class", "score"].iter().chain(&sides).map(|head| (*head).to_owned());
+    let is_compared = images.iter().any(|image| image["truth"].is_array());
+    let known: &[&str] = if is_compared { &["box", "matched"] } else { &[] };
+    let heads = ["path", "error", "class", "score"].iter().chain(&sides).chain(known).map(|head| (*head).to_owned());
     let mut text = csv::line(heads);
     for image in images {
         let word = |name: &str| image[name].as_str().unwrap_or_default().to_owned();
-        let found = image["boxes"].as_array().into_iter().flatten().filter(|one| score_of(one) >= SHOWN_SCORE);
-        let mut rows: Vec<Vec<String>> = Vec::new();
-        for one in found {
+        let of = |list: &str| image[list].as_array().into_iter().flatten();
+        let row = |one: &Value, score: String, kind: &str, matched: &str| {
             let class = one["class"].as_str().unwrap_or_default().to_owned();
-            rows.push(
-                [class, score_of(one).to_string()].into_iter().chain(sides.map(|side| one[side].to_string())).collect(),
-            );
-        }
+            let matched = one[matched].as_bool().map(|is| is.to_string()).unwrap_or_default();
+            let of_known = [kind.to_owned(), matched].into_iter().take(known.len());
+            let place = sides.iter().map(|side| one[*side].to_string());
+            [class, score].into_iter().chain(place).chain(of_known).collect()
+        };
+        let found = of("boxes").filter(|one| score_of(one) >= SHOWN_SCORE);
+        let found = found.map(|one| row(one, score_of(one).to_string(), "predicted", "hit"));
+        let truth = of("truth").map(|one| row(one, String::new(), "true", "found"));
+        let mut rows: Vec<Vec<String>> = found.chain(truth).collect();
         if rows.is_empty() {
-            rows.push(vec![String::new(); 6]);
+            rows.push(vec![String::new(); 6 + known.len()]);
         }
         for row in rows {
             text += &csv::line([word("path"), word("error")].into_iter().chain(row));
@@ -391,8 +415,8 @@ fn test_id(parameters: &RawPathParams) -> Result<ModelTestId> {
     text.and_then(|text| text.parse().ok()).ok_or_else(Error::not_found)
 }
 
-/// Returns a drawing of a result as PNG: `seen`, `grad-cam`, `mask-` or `output-` with the number of an image from 0, or
-/// the activation maps of the layer with this number.
+/// Returns a drawing of a result as PNG: `seen`, `grad-cam`, `mask-`, `truth-` or `output-` with the number of an image
+/// from 0, or the activation maps of the layer with this number.
 #[utoipa::path(get, path = "/models/{id}/tests/{test}/{drawing}", tag = "models",
     params(("id" = String, Path), ("test" = String, Path), ("drawing" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
@@ -407,7 +431,7 @@ pub async fn drawing(
     let picture = word.and_then(Picture::parse).ok_or_else(Error::not_found)?;
     let bytes = portal.models.drawing(&user.user, (id, test_id(&parameters)?), picture).await?;
     let drawn = tokio::task::spawn_blocking(move || match picture {
-        Picture::Mask(_) => preview::coloured(&bytes),
+        Picture::Mask(_) | Picture::Truth(_) => preview::coloured(&bytes),
         _ => preview::redrawn(&bytes),
     })
     .await
@@ -462,6 +486,35 @@ mod tests {
             "\"path\",\"error\",\"class\",\"score\",\"x\",\"y\",\"width\",\"height\"\r\n\
              \"a\",\"\",\"car\",\"0.9\",\"1.5\",\"2\",\"3\",\"4\"\r\n\
              \"b\",\"\",\"\",\"\",\"\",\"\",\"\",\"\"\r\n"
+        );
+    }
+
+    #[test]
+    fn a_table_of_scored_pictures_has_the_truth() {
+        let sides = |mut one: Value| {
+            for side in ["x", "y", "width", "height"] {
+                one[side] = serde_json::json!(2);
+            }
+            one
+        };
+        let found = sides(serde_json::json!({"class": "car", "score": 0.5, "hit": true}));
+        let truth = sides(serde_json::json!({"class": "dog", "found": false}));
+        let images = [
+            serde_json::json!({"path": "a", "boxes": [found], "truth": [truth]}),
+            serde_json::json!({"path": "b", "boxes": [], "truth": []}),
+        ];
+        assert_eq!(
+            table_text(&images),
+            "\"path\",\"error\",\"class\",\"score\",\"x\",\"y\",\"width\",\"height\",\"box\",\"matched\"\r\n\
+             \"a\",\"\",\"car\",\"0.5\",\"2\",\"2\",\"2\",\"2\",\"predicted\",\"true\"\r\n\
+             \"a\",\"\",\"dog\",\"\",\"2\",\"2\",\"2\",\"2\",\"true\",\"false\"\r\n\
+             \"b\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\"\r\n"
+        );
+        let images = [serde_json::json!({"path": "c", "share": {"sky": 1}, "iou": 0.25, "accuracy": 0.5})];
+        assert_eq!(
+            table_text(&images),
+            "\"path\",\"error\",\"iou\",\"accuracy\",\"class_1\",\"value_1\"\r\n\
+             \"c\",\"\",\"0.25\",\"0.5\",\"sky\",\"1\"\r\n"
         );
     }
 
