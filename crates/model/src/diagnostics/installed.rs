@@ -284,9 +284,9 @@ fn nccl(part: &NcclTests) -> Finding {
 }
 
 fn list(names: &[&str]) -> String {
-    let mut listed = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > MAX_NAMED {
-        listed += &format!(" and {} more", names.len() - MAX_NAMED);
+    let listed = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
     }
-    listed
 }
