@@ -235,14 +235,14 @@ test("it is asked about a picture, and shows where the answer comes from", async
   await browser.appears(page, page.locator("#answer-state", { hasText: "done" }), 300, "the answer");
   await browser.appears(page, page.locator(".drawings svg").nth(1), 300, "where it comes from");
   assert.equal(await page.locator(".bars-table tr").count(), 3, "all classes with their probabilities");
-  await page.locator(".layers summary").first().click();
-  assert.equal(
-    (
-      await page.request.get(`${portal.url}${await page.locator(".layers image").first().getAttribute("href")}`)
-    ).status(),
-    200,
-  );
   await check("model-answer");
+  await page.locator("#layers a").first().click();
+  await page.getByRole("link", { name: "Next layer" }).click();
+  const filters = page.locator("main img").last();
+  await browser.appears(page, filters, 30, "the filters of a layer");
+  assert.equal((await page.request.get(`${portal.url}${await filters.getAttribute("src")}`)).status(), 200);
+  assert.ok((await page.locator(".histogram .bars").count()) > 1, "a histogram of activations and of each weight");
+  await check("model-layer");
 });
 
 test("it is quantized and measured", async () => {

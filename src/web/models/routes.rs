@@ -59,4 +59,5 @@ pub fn pages(others: Pages) -> Pages {
         .get("/models/{id}/predictions", pages::predictions)
         .get("/models/{id}/tests/{test}", prediction::pages::answer)
         .get("/models/{id}/tests/{test}/table", prediction::pages::table)
+        .get("/models/{id}/tests/{test}/layers/{layer}", prediction::pages::layer)
 }

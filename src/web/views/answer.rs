@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// The most layers that are drawn.
-const LAYERS: usize = 60;
+/// The most layers that are listed; each has a page, from which the next is reached.
+const LAYERS: usize = 200;
 
 #[derive(Debug, Template)]
 #[template(path = "models/answer.html")]
@@ -46,6 +46,8 @@ pub struct AnswerPage {
     pub grad_cam: Option<(String, String)>,
     pub seen: Option<String>,
     pub layers: Vec<LayerRow>,
+    /// How many there are.
+    pub layer_count: usize,
 }
 
 /// Pairs a class or an object with its confidence.
@@ -73,7 +75,8 @@ pub struct LayerRow {
     pub shape: String,
     /// Mean and deviation of its activations.
     pub values: String,
-    pub drawing: Option<String>,
+    /// Its page.
+    pub href: String,
 }
 
 impl AnswerPage {
@@ -110,7 +113,8 @@ impl AnswerPage {
             grad_cam: cam
                 .then(|| (inspection["class"].as_str().unwrap_or_default().to_owned(), format!("{api}/grad-cam"))),
             seen: inspection.is_object().then(|| format!("{api}/seen")),
-            layers: layers(&inspection, &api),
+            layer_count: inspection["layers"].as_array().map_or(0, Vec::len),
+            layers: layers(&inspection, &format!("/models/{}/tests/{}", model.0, view.id)),
             model,
             api,
         }
@@ -248,7 +252,7 @@ pub fn said(answer: &Value) -> Vec<ScoredLabel> {
     rows("top").filter_map(|row| Some(share(row["class"].as_str()?, row["probability"].as_f64()?))).collect()
 }
 
-fn layers(inspection: &Value, api: &str) -> Vec<LayerRow> {
+fn layers(inspection: &Value, page: &str) -> Vec<LayerRow> {
     let rows = inspection["layers"].as_array().into_iter().flatten();
     let layer = |(number, row): (usize, &Value)| {
         let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
@@ -258,8 +262,8 @@ fn layers(inspection: &Value, api: &str) -> Vec<LayerRow> {
             (Some(mean), Some(deviation)) => format!("{mean:.3} ± {deviation:.3}"),
             _ => String::new(),
         };
-        let drawing = row["image"].is_string().then(|| format!("{api}/{number}"));
-        LayerRow { name: text("name"), kind: text("type"), shape: sides.join(" × "), values, drawing }
+        let href = format!("{page}/layers/{number}");
+        LayerRow { name: text("name"), kind: text("type"), shape: sides.join(" × "), values, href }
     };
     rows.enumerate().take(LAYERS).map(layer).collect()
 }
@@ -314,11 +318,11 @@ mod tests {
     }
 
     #[test]
-    fn layers_with_and_without_drawings() {
+    fn layers_have_a_page_each() {
         let inspection = json!({"layers": [{"name": "conv", "type": "Conv2D", "shape": [8, 8, 4], "image": "activations/000.png",
             "activations": {"mean": 0.5, "deviation": 0.25}}, {"name": "dense", "shape": [10]}]});
         let drawn = layers(&inspection, "/x");
-        assert_eq!((drawn[0].shape.as_str(), drawn[0].drawing.as_deref()), ("8 × 8 × 4", Some("/x/0")));
-        assert_eq!((drawn[1].values.as_str(), &drawn[1].drawing), ("", &None));
+        assert_eq!((drawn[0].shape.as_str(), drawn[0].href.as_str()), ("8 × 8 × 4", "/x/layers/0"));
+        assert_eq!((drawn[0].values.as_str(), drawn[1].values.as_str()), ("0.500 ± 0.250", ""));
     }
 }

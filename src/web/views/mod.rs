@@ -25,6 +25,7 @@ mod images;
 mod import;
 mod job_list;
 mod jobs;
+mod layer;
 mod lists;
 mod machines;
 mod meter;
@@ -97,6 +98,7 @@ pub use jobs::{
     FollowedJob, JobForm, JobTab, LoggedOverview, MetricTile, NewJob, SeveralForm, ShowJob, SlurmForm, TimelineLine,
     WorkForm,
 };
+pub use layer::{Histogram, LayerPage, LayerValues};
 pub use lists::{ColumnLabel, ListFrame, ShownColumns, SortChoice, SortHead, SortHeads};
 pub use machines::{MachineRow, MachinesPage, NodeTable, OfferRow, PartitionRow, ReservationRow};
 pub use meter::{Meter, StorageNote, Unit};

@@ -2,10 +2,10 @@
 
 use lyceum::{
     db::hand_over::{AccountContents, Between, HandedOver},
-    model::moves::Moves,
+    model::{Model, moves::Moves},
 };
 
-use super::{BY, add_user, ended_job, execute, on_both, running};
+use super::{BY, NOTED, add_user, datasets, ended_job, execute, models, on_both, running};
 
 #[tokio::test]
 async fn work_goes_to_another_owner_once_and_only_when_it_has_ended() {
@@ -45,6 +45,42 @@ async fn work_goes_to_another_owner_once_and_only_when_it_has_ended() {
         let told: Vec<&str> =
             rows.iter().filter(|row| row.action == "user.hand_over").map(|row| row.detail.as_str()).collect();
         assert_eq!(told, ["to bob: 1 jobs, 0 sweeps, 1 runs"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn datasets_and_models_go_with_the_paths_of_their_files() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (ada, bob) = (add_user(db, "ada").await, add_user(db, "bob").await);
+        let user = async |id| db.find_user(id).await.unwrap().unwrap().user;
+        let (from, to) = (user(ada).await, user(bob).await);
+        let moves = Moves::parse([("/home/a".to_owned(), "/home/bob/a".to_owned())]).unwrap();
+        let between = Between { from: &from, to: &to, moves: &moves, by: BY };
+        let dataset = datasets::dataset(ada, "ada", "signs");
+        db.add_dataset(&dataset, r#"{"output": "/home/a/datasets/x", "n": 1}"#, None, &NOTED).await.unwrap();
+        let model = Model { directory: "/home/a/runs/x".to_owned(), ..models::model(ada, "ada", "lenet") };
+        db.add_model(&model, r#"{"data": {"path": "/home/a/datasets/x"}}"#, None, &NOTED).await.unwrap();
+        let test = models::test(model.id, ada);
+        db.add_model_test(&test).await.unwrap();
+
+        assert!(db.hand_over_dataset(&dataset, between).await.unwrap());
+        assert!(!db.hand_over_dataset(&dataset, between).await.unwrap(), "it is not theirs any more");
+        let theirs = db.find_dataset(dataset.id).await.unwrap().unwrap();
+        assert_eq!((theirs.owner, theirs.directory.as_str()), (bob, "/home/bob/a/datasets/x’"));
+        let spec = db.dataset_spec(dataset.id).await.unwrap().unwrap();
+        assert_eq!(spec, r#"{"n":1,"output":"/home/bob/a/datasets/x"}"#);
+
+        assert!(db.hand_over_model(&model, between).await.unwrap());
+        assert!(!db.hand_over_model(&model, between).await.unwrap());
+        let theirs = db.find_model(model.id).await.unwrap().unwrap();
+        assert_eq!((theirs.owner, theirs.directory.as_str()), (bob, "/home/bob/a/runs/x"));
+        let config = db.model_config(model.id).await.unwrap().unwrap();
+        assert_eq!(config, r#"{"data":{"path":"/home/bob/a/datasets/x"}}"#);
+        let asked = db.find_model_test(test.id, bob).await.unwrap().unwrap();
+        assert_eq!(asked.directory, "/home/bob/a/runs/x");
+        assert_eq!(db.find_model_test(test.id, ada).await.unwrap(), None);
     })
     .await;
 }

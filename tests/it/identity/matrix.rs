@@ -262,6 +262,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/models/{id}/predictions", "", [303, 409, 404, 409, 409, 401, 303]),
     row("GET", "/models/{id}/tests/{test}", "", [303, 404, 404, 404, 404, 401, 303]),
     row("GET", "/models/{id}/tests/{test}/table", "", [303, 404, 404, 404, 404, 401, 303]),
+    row("GET", "/models/{id}/tests/{test}/layers/{layer}", "", [303, 404, 404, 404, 404, 401, 303]),
     // There is no such GPU.
     row("PUT", "/api/v1/gpus/{uuid}/hold", r#"{"reason": "x"}"#, [401, 403, 403, 404, 403, 401, 401]),
     row("DELETE", "/api/v1/gpus/{uuid}/hold", "", [401, 403, 403, 404, 403, 401, 401]),

@@ -272,6 +272,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "GET /models/{id}/predictions",
             "GET /models/{id}/tests/{test}",
             "GET /models/{id}/tests/{test}/table",
+            "GET /models/{id}/tests/{test}/layers/{layer}",
             "GET /diagnostics",
             "GET /diagnostics/{id}",
             "GET /datasets",

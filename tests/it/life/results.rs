@@ -111,8 +111,34 @@ async fn boxes_are_listed_and_drawn_beside_the_true_ones() {
     let drawn = one_line(&page(&house, &person, &test).await);
     assert!(drawn.contains("id=\"answer-result\"") && drawn.contains("dataset-example?path="), "{drawn}");
     assert_eq!(drawn.matches("<g class=\"object").count(), count(&all), "each box is drawn");
+    looked_into(&house, &person, &test).await;
     scored_on_boxes(&house, &person, (&dataset, &path), items).await;
     exported_and_imported(&house, &person, &path).await;
+}
+
+/// Each layer has a page with what it makes of the image, and with its weights.
+async fn looked_into(house: &House, person: &Person, test: &str) {
+    let inside = async || Some(person.get(house, test).await).filter(|found| found["inspection"]["layers"].is_array());
+    let inspection = eventually("what its layers make of it", inside).await["inspection"].take();
+    let (layers, weights) = (inspection["layers"].as_array().unwrap(), inspection["weights"].as_array().unwrap());
+    let filters = weights.iter().position(|one| one["shown"]["channels"] == json!([3, 3])).unwrap();
+    let colours = png(house, person, &format!("/api/v1{test}/weights-{filters}")).await;
+    assert!(colours.pixels().any(|pixel| pixel[0] != pixel[1]), "the first filters are in colour");
+    let at = layers.iter().position(|one| one["name"] == weights[filters]["layer"]).unwrap();
+    let drawn = one_line(&page(house, person, &format!("{test}/layers/{at}")).await);
+    for part in [format!("{test}/weights-{filters}"), format!("{test}/{at}\""), "standard deviation".to_owned()] {
+        assert!(drawn.contains(&part), "{part}: {drawn}");
+    }
+    let own = weights.iter().filter(|one| one["layer"] == layers[at]["name"]).count();
+    assert_eq!(drawn.matches("class=\"histogram\"").count(), 1 + own);
+    assert!(drawn.contains(&format!("{test}/layers/{}", at + 1)) && drawn.len() < 100_000);
+    let listed = page(house, person, test).await;
+    assert!(listed.contains(&format!("{test}/layers/{}", layers.len() - 1)) && listed.len() < 100_000);
+    for bad in [format!("{test}/layers/{}", layers.len()), format!("{test}/layers/x")] {
+        assert_eq!(person.request(house, "GET", &bad).send().await.unwrap().status(), 404);
+    }
+    let none = format!("/api/v1{test}/weights-999");
+    assert_eq!(person.request(house, "GET", &none).send().await.unwrap().status(), 404);
 }
 
 /// Asks about a folder or a document, and waits for the answer.

@@ -1,4 +1,5 @@
-//! Results of inference for the gallery: one image, and folders of images, some of them scored on labels.
+//! Results of inference for the gallery: one image, what its layers make of it, and folders of images,
+//! some of them scored on labels.
 
 use lyceum::{
     models::Evaluation,
@@ -38,6 +39,7 @@ pub fn nothing(word: &Word) -> AnswerPage {
         grad_cam: None,
         seen: None,
         layers: Vec::new(),
+        layer_count: 0,
         ..answer(word)
     }
 }
@@ -49,12 +51,12 @@ pub fn answer(word: &Word) -> AnswerPage {
         width,
         score: None,
     };
-    let layer = |name: &str, drawing: Option<&str>| LayerRow {
+    let layer = |name: &str, number: usize| LayerRow {
         name: word(name),
         kind: "Conv2D".to_owned(),
         shape: "14 × 14 × 32".to_owned(),
         values: "0.210 ± 0.430".to_owned(),
-        drawing: drawing.map(str::to_owned),
+        href: format!("/models/{ID}/tests/{ID}/layers/{number}"),
     };
     AnswerPage {
         layout: layout(word).at(Nav::Models),
@@ -74,7 +76,57 @@ pub fn answer(word: &Word) -> AnswerPage {
         answers: vec![said("person", "87.5 %", 87.5), said("bicycle", "12.0 %", 12.0), said("car", "0.5 %", 0.5)],
         grad_cam: Some((word("person"), "/static/favicon.svg".to_owned())),
         seen: Some("/static/favicon.svg".to_owned()),
-        layers: vec![layer("conv2d", Some("/static/favicon.svg")), layer("dense", None)],
+        layers: vec![layer("conv2d", 0), layer("dense", 1)],
+        layer_count: 214,
+    }
+}
+
+/// A layer with filters, and weights of which there is only a histogram.
+pub fn layer(word: &Word) -> LayerPage {
+    let histogram = Histogram {
+        bars: "M0.0 96v-20.0h99.0V96zM100.0 96v-92.0h99.0V96zM200.0 96v-31.5h99.0V96z".to_owned(),
+        least: "-0.412".to_owned(),
+        greatest: "0.398".to_owned(),
+        words: "Histogram of the values from -0.412 to 0.398".to_owned(),
+    };
+    let facts =
+        vec![("mean", "0.0021".to_owned()), ("standard deviation", "0.08".to_owned()), ("zeros", "12.50 %".to_owned())];
+    let values = LayerValues {
+        title: "Activations",
+        name: String::new(),
+        shape: "14 × 14 × 128".to_owned(),
+        image: Some(format!("/api/v1/models/{ID}/tests/{ID}/3")),
+        shown: "64 of 128 maps".to_owned(),
+        is_tiled: true,
+        histogram: Some(histogram),
+        facts,
+    };
+    let weights = |name: &str, image: Option<String>| LayerValues {
+        title: "Weights",
+        name: word(name),
+        shape: "3 × 3 × 64 × 128".to_owned(),
+        image,
+        shown: "8 of 64 channels, 8 of 128 filters".to_owned(),
+        ..values.clone()
+    };
+    LayerPage {
+        layout: layout(word).at(Nav::Models),
+        model: (ID.to_owned(), word("Street scenes, summer")),
+        test: format!("/models/{ID}/tests/{ID}"),
+        picture: word("cat on a mat.png"),
+        number: 3,
+        total: 214,
+        name: word("stage2_block1_conv1"),
+        kind: word("Conv2D"),
+        shape: "14 × 14 × 128".to_owned(),
+        parameters: "73856".to_owned(),
+        previous: Some(format!("/models/{ID}/tests/{ID}/layers/2")),
+        next: Some(format!("/models/{ID}/tests/{ID}/layers/4")),
+        parts: vec![
+            values.clone(),
+            weights("stage2_block1_conv1/kernel", values.image.clone()),
+            weights("stage2_block1_conv1/bias", None),
+        ],
     }
 }
 
@@ -156,6 +208,7 @@ pub fn waiting(word: &Word) -> AnswerPage {
         grad_cam: None,
         seen: None,
         layers: Vec::new(),
+        layer_count: 0,
         ..answer(word)
     }
 }

@@ -32,6 +32,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("model-predictions", draw(&predictions(word))),
         ("model-detections", draw(&detections(word))),
         ("model-answer", draw(&super::model_answers::answer(word))),
+        ("model-layer", draw(&super::model_answers::layer(word))),
         ("model-objects", draw(&super::model_answers::objects(word))),
         ("model-nothing", draw(&super::model_answers::nothing(word))),
         ("model-waiting", draw(&super::model_answers::waiting(word))),

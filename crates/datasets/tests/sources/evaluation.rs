@@ -1,7 +1,7 @@
 //! Labels that are brought to a trained model: how they are stored is recognised, every labelled image
 //! is in the test split, and an image without labels is not one without objects.
 
-use std::fs;
+use std::{fs, sync::atomic::AtomicBool};
 
 use lyceum_datasets::{build, evaluation, recognise::recognise_labels, spec::Kind};
 use serde_json::json;
@@ -21,7 +21,7 @@ fn model(place: &Place, task: &str) -> std::path::PathBuf {
 
 fn built(place: &Place, task: &str) -> Result<lyceum_datasets::document::Document, String> {
     let spec = evaluation::spec(&place.src(), &model(place, task), place.path("set")).map_err(|e| e.to_string())?;
-    build(&spec.expect("labels"), 2, &Default::default(), &mut |_| ()).map_err(|error| error.to_string())
+    build(&spec.expect("labels"), 2, &AtomicBool::new(false), &mut |_| ()).map_err(|error| error.to_string())
 }
 
 #[test]

@@ -110,21 +110,26 @@ pub enum Picture {
     Truth(u32),
     /// What a reconstruction made of an image of the request, by its number.
     Output(u32),
-    /// The maps of a layer, by its number.
+    /// The activations of a layer, by its number.
     Layer(u16),
+    /// Filters or a matrix of weights, by their number.
+    Weights(u16),
 }
 
 impl Picture {
-    /// By its word in addresses: `seen`, `grad-cam`, `mask-`, `truth-` or `output-` and an image's number, or a layer's number.
+    /// By its word in addresses: `seen`, `grad-cam`, `mask-`, `truth-` or `output-` and an image's number, a
+    /// layer's number, or `weights-` and the number of weights.
     pub fn parse(word: &str) -> Option<Self> {
         let of_image = |number: &str| number.parse().ok().filter(|at| *at < 100_000);
+        let of_layer = |number: &str| number.parse().ok().filter(|at: &u16| *at < 1000);
         match word {
             "seen" => Some(Self::Seen),
             "grad-cam" => Some(Self::GradCam),
             mask if mask.starts_with("mask-") => of_image(&mask[5..]).map(Self::Mask),
             truth if truth.starts_with("truth-") => of_image(&truth[6..]).map(Self::Truth),
             output if output.starts_with("output-") => of_image(&output[7..]).map(Self::Output),
-            number => number.parse().ok().filter(|layer| *layer < 1000).map(Self::Layer),
+            weights if weights.starts_with("weights-") => of_layer(&weights[8..]).map(Self::Weights),
+            number => of_layer(number).map(Self::Layer),
         }
     }
 
@@ -136,6 +141,7 @@ impl Picture {
             Self::Truth(number) => format!("result/truth-{number:05}.png"),
             Self::Output(number) => format!("result/output-{number:05}.png"),
             Self::Layer(number) => format!("inspection/activations/{number:03}.png"),
+            Self::Weights(number) => format!("inspection/weights/{number:03}.png"),
         }
     }
 }
@@ -460,10 +466,11 @@ mod tests {
             ("truth-12", "result/truth-00012.png"),
             ("output-3", "result/output-00003.png"),
             ("7", "inspection/activations/007.png"),
+            ("weights-12", "inspection/weights/012.png"),
         ] {
             assert_eq!(Picture::parse(word).unwrap().file(), file);
         }
-        for bad in ["", "1000", "-1", "../x", "7.png", "mask-", "mask-x", "mask-100000"] {
+        for bad in ["", "1000", "-1", "../x", "7.png", "mask-", "mask-x", "mask-100000", "weights-", "weights-1000"] {
             assert_eq!(Picture::parse(bad), None, "{bad}");
         }
     }

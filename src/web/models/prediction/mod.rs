@@ -93,7 +93,9 @@ pub struct TestView {
     pub labels: Option<LabelSummary>,
     #[serde(skip)]
     pub curves: Option<Curves>,
-    /// Activations and weights of each layer, and the Grad-CAM map. Follows after the prediction.
+    /// For a single image: `layers` with their activations, `weights` with their layer, and the Grad-CAM map. Of both,
+    /// histograms with mean, deviation, least, greatest, and the shares `zeros` and `not_finite`; `image`, if there is
+    /// one, and how much of the values it shows (docs/trainer.md). Follows after the prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, required = false)]
     pub inspection: Option<Value>,
@@ -415,8 +417,8 @@ fn test_id(parameters: &RawPathParams) -> Result<ModelTestId> {
     text.and_then(|text| text.parse().ok()).ok_or_else(Error::not_found)
 }
 
-/// Returns a drawing of a result as PNG: `seen`, `grad-cam`, `mask-`, `truth-` or `output-` with the number of an image
-/// from 0, or the activation maps of the layer with this number.
+/// Returns a drawing of a result as PNG: `seen`, `grad-cam`; `mask-`, `truth-` or `output-` with the number of an image
+/// from 0; the activations of the layer with this number, or `weights-` with the number of weights.
 #[utoipa::path(get, path = "/models/{id}/tests/{test}/{drawing}", tag = "models",
     params(("id" = String, Path), ("test" = String, Path), ("drawing" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),

@@ -21,7 +21,7 @@ use crate::{
         },
         models::pages::show_view,
         page::{Nav, Page},
-        views::{self, AnswerPage, AnswersPage, Moment},
+        views::{self, AnswerPage, AnswersPage, LayerPage, Moment},
     },
 };
 
@@ -77,6 +77,22 @@ pub async fn answer(
         return Ok(Page(AnswersPage::new(layout, model, &folder, view, &shown.class, when)).into_response());
     }
     Ok(Page(AnswerPage::new(layout, model, view, when)).into_response())
+}
+
+/// `/models/{id}/tests/{test}/layers/{layer}`: what a layer makes of the image, and its weights.
+pub async fn layer(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<ModelId>,
+    parameters: RawPathParams,
+) -> Result<Response> {
+    let model = portal.models.find(user.actor(), id).await?;
+    let asked = answered(&portal, &user, id, &parameters).await?;
+    let number = parameters.iter().find(|(name, _)| *name == "layer").and_then(|(_, text)| text.parse().ok());
+    let layout = portal.layout_of(&user.0, Nav::Models);
+    let model = (model.id.to_string(), model.name);
+    let page = number.and_then(|number| LayerPage::new(layout, model, &TestView::from(asked), number));
+    Ok(Page(page.ok_or_else(Error::not_found)?).into_response())
 }
 
 /// `/models/{id}/tests/{test}/table`: the answers as CSV.
