@@ -110,8 +110,8 @@ fn measured(test: &Value) -> String {
         rows.push(vec![name.to_owned(), number(&storage["measurement"][field]), number(earlier)]);
     }
     let file_system = &storage["file_system"];
-    let text = |field: &str| harmless(file_system[field].as_str().unwrap_or("-"));
-    let mut lines = vec![format!("file system: {} on {} ({})", text("type"), text("mount_point"), text("source"))];
+    let told = |field: &str| harmless(file_system[field].as_str().unwrap_or("-"));
+    let mut lines = vec![format!("file system: {} on {} ({})", told("type"), told("mount_point"), told("source"))];
     lines.extend(finding_lines("", &test["general"], true));
     lines.push(format!("verdict: {}\n", word(&test["verdict"])));
     columns(&rows) + &lines.join("\n")

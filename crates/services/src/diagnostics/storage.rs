@@ -155,7 +155,7 @@ impl HardwareTests {
             return Ok(failed(&format!("{}.", kept(&report.fault).trim_end_matches('.'))));
         };
         let node = kept(&report.node);
-        let file_system = identified(found, &node);
+        let file_system = identified(&found, &node);
         let past = self.past_storage(&file_system.id, Some(run.id)).await?;
         let past: Vec<StorageMeasurement> = past.iter().map(|one| one.measurement).collect();
         let training = match subject.dataset {
@@ -195,11 +195,12 @@ fn fault_of_directory(directory: &str, has_dataset: bool) -> Option<FieldError> 
 }
 
 /// Gives a file system its id. A report comes from a user's file: what identifies a file system is computed here.
-fn identified(found: FileSystem, node: &str) -> FileSystem {
+fn identified(found: &FileSystem, node: &str) -> FileSystem {
     let [kind, source, mount_point] = [&found.kind, &found.source, &found.mount_point].map(|text| kept(text));
     let place = if found.is_shared() { String::new() } else { format!("{node}\n{mount_point}") };
     let hash = Sha256::digest(format!("{kind}\n{source}\n{place}"));
-    FileSystem { id: format!("fs-{}", short_hex(&hash)), kind, source, mount_point, ..found }
+    let id = format!("fs-{}", short_hex(&hash));
+    FileSystem { id, kind, source, mount_point, size_bytes: found.size_bytes, free_bytes: found.free_bytes }
 }
 
 fn kept(text: &str) -> String {
@@ -231,7 +232,7 @@ mod tests {
                 mount_point: mount_point.to_owned(),
                 ..FileSystem::default()
             };
-            identified(found, node).id
+            identified(&found, node).id
         };
         assert_eq!(of("nfs4", "/home", "a"), of("nfs4", "/mnt/home", "b"));
         assert_ne!(of("ext4", "/home", "a"), of("ext4", "/home", "b"));
