@@ -73,13 +73,13 @@ fn install(environment: &Path) {
     let folder = environment.join("bin");
     let owner = fs::metadata(environment).unwrap();
     for name in ["dcgmi", "nvbandwidth"] {
-        let mut script = "#!/bin/sh\ncase \"$*\" in\n".to_owned();
+        let mut parts = vec!["#!/bin/sh\ncase \"$*\" in\n".to_owned()];
         for (_, arguments, output, status) in cases.iter().filter(|case| case.0 == name) {
-            script += &format!("\"{arguments}\") cat <<'END'\n{output}\nEND\nexit {status} ;;\n");
+            parts.push(format!("\"{arguments}\") cat <<'END'\n{output}\nEND\nexit {status} ;;\n"));
         }
-        script += "*) echo \"unexpected: $*\" >&2; exit 1 ;;\nesac\n";
+        parts.push("*) echo \"unexpected: $*\" >&2; exit 1 ;;\nesac\n".to_owned());
         let path = folder.join(name);
-        fs::write(&path, script).unwrap();
+        fs::write(&path, parts.concat()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
     }

@@ -181,18 +181,18 @@ async fn scored_on_boxes(house: &House, person: &Person, (dataset, path): (&str,
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
     for one in items {
         let file = &files[one["path"].as_str().unwrap()];
-        let mut lines = String::new();
+        let mut lines = Vec::new();
         images.push(json!({ "id": images.len(), "file_name": file.file_name().unwrap().to_string_lossy() }));
         for found in one["truth"].as_array().unwrap() {
             let class = names.iter().position(|name| found["class"] == *name).unwrap();
             let [x, y, width, height] = ["x", "y", "width", "height"].map(|side| found[side].as_f64().unwrap());
             let parts = [x + width / 2.0, y + height / 2.0, width, height].map(|side| (side / 48.0).to_string());
-            lines += &format!("{class} {}\n", parts.join(" "));
+            lines.push(format!("{class} {}\n", parts.join(" ")));
             annotations.push(json!({ "id": annotations.len(), "image_id": images.len() - 1, "category_id": class,
                 "bbox": [x, y, width, height], "area": width * height, "iscrowd": 0 }));
         }
         let label = folder.join("labels").join(file.with_extension("txt").file_name().unwrap());
-        fs::write(label, lines).unwrap();
+        fs::write(label, lines.concat()).unwrap();
     }
     let (test, answer) = asked_about(house, person, path, "~/street").await;
     let there = person.get(house, &format!("{path}/evaluation")).await;
