@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, FromRow, query_as};
 
 use super::{
-    Db, Result,
+    Db, Error, Result,
     audit::{ChangedBy, append_audit},
     reading, transaction,
     tx::Tx,
@@ -84,7 +84,8 @@ impl Db {
         Ok(transaction!(self, tx => hand_over_work(Tx::from(&mut *tx), between).await?))
     }
 
-    /// Gives a dataset to another owner. False where it is not the former owner's any more.
+    /// Gives a dataset to another owner. False where it is not the former owner's any more; [`Error::Unique`] where
+    /// another one has its directory: whoever removes one would remove the files of both.
     pub async fn hand_over_dataset(&self, dataset: &Dataset, between: Between<'_>) -> Result<bool> {
         let (id, directory) = (dataset.id.to_string(), dataset.directory.as_str());
         Ok(transaction!(self, tx => {
@@ -93,8 +94,8 @@ impl Db {
         }))
     }
 
-    /// Gives a model, with the pictures that its owner asked it about, to another owner. False where it is not the
-    /// former owner's any more.
+    /// Gives a model, with the pictures that its owner asked it about, to another owner. False and an error as with a
+    /// dataset.
     pub async fn hand_over_model(&self, model: &Model, between: Between<'_>) -> Result<bool> {
         let (id, directory) = (model.id.to_string(), model.directory.as_str());
         Ok(transaction!(self, tx => {
@@ -207,6 +208,11 @@ async fn hand_over_row(
         Err(_unreadable) => text,
     };
     let directory = between.moves.path(directory);
+    let sql = format!("SELECT id FROM {table} WHERE directory = $1 AND id <> $2 LIMIT 1");
+    let other: Option<(String,)> = tx.query(AssertSqlSafe(sql)).bind(&directory).bind(id).first().await?;
+    if other.is_some() {
+        return Err(Error::Unique);
+    }
     let Timestamp(at) = between.by.at;
     let sql = format!("UPDATE {table} SET owner = $2, directory = $3, {document} = $4, changed_at = $5 WHERE id = $1");
     tx.query(AssertSqlSafe(sql)).bind(id).bind(&to).bind(&directory).bind(&text).bind(at).execute().await?;

@@ -1,8 +1,11 @@
 //! What an account leaves, on both databases: it is counted, goes to another owner as a whole, and not while something runs.
 
 use lyceum::{
-    db::hand_over::{AccountContents, Between, HandedOver},
-    model::{Model, moves::Moves},
+    db::{
+        Error,
+        hand_over::{AccountContents, Between, HandedOver},
+    },
+    model::{Dataset, Model, moves::Moves},
 };
 
 use super::{BY, NOTED, add_user, datasets, ended_job, execute, models, on_both, running};
@@ -65,6 +68,12 @@ async fn datasets_and_models_go_with_the_paths_of_their_files() {
         let test = models::test(model.id, ada);
         db.add_model_test(&test).await.unwrap();
 
+        // Whoever removes a dataset removes its files: nobody gets one whose directory is another one's.
+        let other = Dataset { directory: moves.path(&dataset.directory), ..datasets::dataset(bob, "bob", "mine") };
+        db.add_dataset(&other, "{}", None, &NOTED).await.unwrap();
+        assert!(matches!(db.hand_over_dataset(&dataset, between).await, Err(Error::Unique)));
+        assert_eq!(db.find_dataset(dataset.id).await.unwrap().unwrap().owner, ada, "it stays");
+        assert!(db.remove_dataset(other.id, &NOTED).await.unwrap());
         assert!(db.hand_over_dataset(&dataset, between).await.unwrap());
         assert!(!db.hand_over_dataset(&dataset, between).await.unwrap(), "it is not theirs any more");
         let theirs = db.find_dataset(dataset.id).await.unwrap().unwrap();

@@ -151,11 +151,11 @@ pub(super) async fn carry_out(
         done.ok_or_else(|| Error::conflict(format!("Work of `{}` began in the meantime. Try again.", from.name)))?
     };
     let HandedOver { jobs, sweeps, runs } = work;
-    let mut told = HandOverView { to: to.name.to_string(), jobs, sweeps, runs, items: Vec::new(), failed: 0 };
+    let mut result = HandOverView { to: to.name.to_string(), jobs, sweeps, runs, items: Vec::new(), failed: 0 };
     for dataset in datasets(portal, from).await? {
         let outcome = hand_over_dataset(portal, &dataset, between, is_dry_run).await;
         let (kind, id, name) = (HandOverKind::Dataset, dataset.id.to_string(), dataset.name);
-        told.add(
+        result.add(
             HandOverItem { kind, id, name, directory: moves.path(&dataset.directory), done: false, error: None },
             outcome,
         );
@@ -163,19 +163,19 @@ pub(super) async fn carry_out(
     for model in models(portal, from).await? {
         let outcome = hand_over_model(portal, &model, between, is_dry_run).await;
         let (kind, id, name) = (HandOverKind::Model, model.id.to_string(), model.name);
-        told.add(
+        result.add(
             HandOverItem { kind, id, name, directory: moves.path(&model.directory), done: false, error: None },
             outcome,
         );
     }
     if !is_dry_run {
-        let items = told.items.len();
+        let items = result.items.len();
         tracing::info!(
             user.name = %admin.user.name, from = %from.name, to = %to.name, jobs, sweeps, runs, items,
-            failed = told.failed, "handed over a user's work"
+            failed = result.failed, "handed over a user's work"
         );
     }
-    Ok(told)
+    Ok(result)
 }
 
 impl HandOverView {
@@ -205,12 +205,15 @@ async fn new_owner(portal: &Portal, from: &User, name: &str) -> Result<User> {
     Ok(to)
 }
 
+/// Datasets that were built. Others have no files that show whose they are, and stay.
 async fn datasets(portal: &Portal, owner: &User) -> Result<Vec<Dataset>> {
     let filter =
         DatasetFilter { viewer: owner.id, own: true, state: None, find: "", sort: None, before: None, limit: i64::MAX };
-    Ok(portal.db.list_datasets(filter).await?.into_iter().map(|(dataset, _)| dataset).collect())
+    let listed = portal.datasets.list(filter).await?.into_iter().map(|(dataset, _)| dataset);
+    Ok(listed.filter(|dataset| dataset.state == DatasetState::Ready).collect())
 }
 
+/// Models that have checkpoints, or of which nobody could see yet whether they have.
 async fn models(portal: &Portal, owner: &User) -> Result<Vec<Model>> {
     let filter = ModelFilter {
         viewer: owner.id,
@@ -222,35 +225,41 @@ async fn models(portal: &Portal, owner: &User) -> Result<Vec<Model>> {
         before: None,
         limit: i64::MAX,
     };
-    Ok(portal.db.list_models(filter).await?.into_iter().map(|(model, _)| model).collect())
+    let listed = portal.models.list(filter).await?.into_iter().map(|(model, _)| model);
+    let is_trained = |model: &Model| matches!(model.state, ModelState::Trained | ModelState::Training);
+    Ok(listed.filter(|model| is_trained(model) || model.snapshots > 0).collect())
 }
 
 async fn hand_over_dataset(portal: &Portal, dataset: &Dataset, between: Between<'_>, is_dry_run: bool) -> Result<bool> {
     let present = Dataset { directory: between.moves.path(&dataset.directory), ..dataset.clone() };
-    // What was not built has no files.
-    if dataset.state == DatasetState::Ready {
-        match portal.datasets.document(between.to, &present).await? {
-            Some(document) if document.manifest_sha256 == dataset.manifest_sha256 => {}
-            Some(_) => return Err(Error::conflict(format!("Another dataset is in {}.", present.directory))),
-            None => return Err(unreadable(between.to, &present.directory)),
-        }
+    match portal.datasets.document(between.to, &present).await? {
+        Some(document) if document.manifest_sha256 == dataset.manifest_sha256 => {}
+        Some(_) => return Err(Error::conflict(format!("Another dataset is in {}.", present.directory))),
+        None => return Err(unreadable(between.to, &present.directory)),
     }
     if is_dry_run {
         return Ok(false);
     }
-    match portal.db.hand_over_dataset(dataset, between).await {
-        Err(db::Error::Unique) => Err(Error::conflict(format!("A dataset in {} exists already.", present.directory))),
-        done => Ok(done?),
-    }
+    shared(portal.db.hand_over_dataset(dataset, between).await, &present.directory)
 }
 
 async fn hand_over_model(portal: &Portal, model: &Model, between: Between<'_>, is_dry_run: bool) -> Result<bool> {
     let present = Model { directory: between.moves.path(&model.directory), ..model.clone() };
-    let has_files = model.snapshots > 0 || model.state == ModelState::Trained;
-    if has_files && portal.models.snapshots(between.to, &present).await?.is_none() {
+    let found = portal.models.snapshots(between.to, &present).await?;
+    if found.is_none_or(|found| found.snapshots.is_empty()) {
         return Err(unreadable(between.to, &present.directory));
     }
-    if is_dry_run { Ok(false) } else { Ok(portal.db.hand_over_model(model, between).await?) }
+    if is_dry_run {
+        return Ok(false);
+    }
+    shared(portal.db.hand_over_model(model, between).await, &present.directory)
+}
+
+fn shared(done: db::Result<bool>, directory: &str) -> Result<bool> {
+    match done {
+        Err(db::Error::Unique) => Err(Error::conflict(format!("Another dataset or model is in {directory}."))),
+        done => Ok(done?),
+    }
 }
 
 fn unreadable(to: &User, directory: &str) -> Error {
