@@ -40,6 +40,7 @@ pub struct ContentsView {
     pub state: &'static str,
     /// Active sign-ins.
     pub sign_ins: i64,
+    /// API tokens, also expired ones.
     pub tokens: i64,
     /// Sessions that have not ended.
     pub live_sessions: i64,
@@ -49,9 +50,13 @@ pub struct ContentsView {
     pub live_sweeps: i64,
     /// All jobs, also ended ones.
     pub jobs: i64,
+    /// All sweeps, also ended ones.
     pub sweeps: i64,
+    /// All runs.
     pub runs: i64,
+    /// Datasets, also those that could not be built.
     pub datasets: i64,
+    /// Models, trained or not.
     pub models: i64,
     /// The user's own saved requests, and those that they saved for groups.
     pub presets: i64,
@@ -157,6 +162,7 @@ impl StepKind {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Offboarding)]
 pub struct Offboarding {
+    /// In the order in which they were done.
     pub steps: Vec<Step>,
     /// The number of steps that failed.
     pub failed: usize,
@@ -206,7 +212,7 @@ pub(super) async fn end_access(
     user: &User,
     is_dry_run: bool,
 ) -> Result<Offboarding> {
-    let mut told = Offboarding { steps: Vec::new(), failed: 0 };
+    let mut result = Offboarding { steps: Vec::new(), failed: 0 };
     if admin.id() == user.id {
         return Err(Error::forbidden("You cannot offboard yourself. Ask another administrator."));
     }
@@ -215,7 +221,7 @@ pub(super) async fn end_access(
             let change = PersonChange { disabled: Some(true), ..PersonChange::default() };
             portal.access.change_person(admin, user, change).await?;
         }
-        told.steps.push(Step {
+        result.steps.push(Step {
             kind: StepKind::Account,
             id: None,
             name: user.name.to_string(),
@@ -226,11 +232,11 @@ pub(super) async fn end_access(
     for token in portal.db.list_tokens(user.id, None, i64::MAX).await? {
         let revoke =
             async { portal.access.revoke_token_of(admin, user, token.id).await.map(drop).map_err(Error::from) };
-        told.step(is_dry_run, (StepKind::Token, Some(token.id.to_string()), &token.name), revoke).await;
+        result.step(is_dry_run, (StepKind::Token, Some(token.id.to_string()), &token.name), revoke).await;
     }
     let work = Box::pin(stop_work(portal, admin, &BTreeSet::from([user.id]), is_dry_run)).await?;
-    told.failed += work.failed;
-    told.steps.extend(work.items.into_iter().map(|item| Step {
+    result.failed += work.failed;
+    result.steps.extend(work.items.into_iter().map(|item| Step {
         kind: StepKind::of_work(item.kind),
         id: Some(item.id),
         name: item.name,
@@ -242,17 +248,17 @@ pub(super) async fn end_access(
         let id = || Some(group.id.to_string());
         if belonging.is_manager {
             let end = async { portal.access.set_manager(admin, group, user, false).await.map_err(Error::from) };
-            told.step(is_dry_run, (StepKind::Manager, id(), &group.name), end).await;
+            result.step(is_dry_run, (StepKind::Manager, id(), &group.name), end).await;
         }
         // A directory's groups are changed there.
         if belonging.is_member && group.is_local() {
             let leave = async { portal.access.remove_member(admin, group, user).await.map_err(Error::from) };
-            told.step(is_dry_run, (StepKind::Member, id(), &group.name), leave).await;
+            result.step(is_dry_run, (StepKind::Member, id(), &group.name), leave).await;
         }
     }
     if !is_dry_run {
-        let (steps, failed) = (told.steps.len(), told.failed);
+        let (steps, failed) = (result.steps.len(), result.failed);
         tracing::info!(user.name = %admin.user.name, subject = %user.name, steps, failed, "offboarded a user");
     }
-    Ok(told)
+    Ok(result)
 }
