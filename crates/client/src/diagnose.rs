@@ -1,5 +1,6 @@
 //! `lyceum gpu diagnose`: submits a test of GPUs, waits for its verdict if that is asked for, and prints the verdict on
-//! each GPU as a table or the API's JSON. Waiting for a test is the same for storage. A critical verdict is a failure of the command, so that scripts can stop there.
+//! each GPU as a table or the API's JSON. A critical verdict is a failure of the command, so that scripts can stop there.
+//! Tests of storage are waited for in the same way.
 
 use std::{io::Write, time::Duration};
 
@@ -42,12 +43,8 @@ pub struct Diagnose {
     /// The group that it is charged to
     #[arg(long)]
     group: Option<String>,
-    /// Wait for the verdict; the exit status is 1 if it is critical
-    #[arg(long)]
-    wait: bool,
-    /// Stop waiting after this time, such as 30m, with the exit status 124; the test goes on
-    #[arg(long, value_parser = duration, requires = "wait")]
-    timeout: Option<i64>,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
@@ -66,8 +63,7 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
         body.extend(given.as_ref().map(|text| (name.to_owned(), json!(text))));
     }
     let submitted = api.post("/diagnostics", &Value::Object(body)).await?;
-    let waiting = Waiting { wait: asked.wait, timeout: asked.timeout };
-    let Some(test) = settled(api, submitted, &waiting, json, out).await? else { return Ok(()) };
+    let Some(test) = settled(api, submitted, &asked.waiting, json, out).await? else { return Ok(()) };
     if json {
         line(out, &test.to_string())?;
     } else {
@@ -83,10 +79,15 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
     }
 }
 
-/// Whether to wait for a verdict, and how long (seconds).
+/// Whether to wait for a verdict, and how long.
+#[derive(Args, Debug)]
 pub(super) struct Waiting {
-    pub wait: bool,
-    pub timeout: Option<i64>,
+    /// Wait for the verdict; the exit status is 1 if a GPU's is critical
+    #[arg(long)]
+    wait: bool,
+    /// Stop waiting after this time, such as 30m, with the exit status 124; the test goes on
+    #[arg(long, value_parser = duration, requires = "wait")]
+    timeout: Option<i64>,
 }
 
 /// Returns a test that has ended; `None`, after a line about it, if nobody waits.
@@ -156,7 +157,7 @@ fn verdicts(found: &Value) -> String {
     table + &lines.join("\n")
 }
 
-/// A line for each finding, without those that passed unless they are wanted.
+/// Returns a line for each finding; with those that passed only if asked for.
 pub(super) fn finding_lines(whose: &str, findings: &Value, with_passed: bool) -> Vec<String> {
     let text = |value: &Value| harmless(value.as_str().unwrap_or("-"));
     let wanted = findings.as_array().into_iter().flatten().filter(|one| with_passed || one["verdict"] != "pass");

@@ -64,13 +64,13 @@ pub(super) async fn run(api: &Api, arguments: &OffboardArguments, out: &mut (dyn
             let directories: Vec<Value> =
                 arguments.moved.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
             let body = json!({ "to": to, "directories": directories });
-            let told = api.post(&format!("{user}/hand-over{query}"), &body).await?;
+            let result = api.post(&format!("{user}/hand-over{query}"), &body).await?;
             if !json {
-                hand_over(&told, arguments.dry_run, out)?;
+                hand_over(&result, arguments.dry_run, out)?;
             }
-            failed += failures(&told);
-            of += items(&told, "items").len();
-            answer["hand_over"] = told;
+            failed += failures(&result);
+            of += items(&result, "items").len();
+            answer["hand_over"] = result;
         }
     }
     let contents = api.get(&format!("{user}/contents"), &[]).await?;
@@ -102,11 +102,11 @@ async fn live(api: &Api, user: &str) -> Result<i64> {
     Ok(["live_sessions", "live_jobs", "live_sweeps"].iter().filter_map(|field| contents[*field].as_i64()).sum())
 }
 
-fn hand_over(told: &Value, is_dry_run: bool, out: &mut (dyn Write + Send)) -> Result<()> {
-    let to = harmless(text(told, "to"));
+fn hand_over(result: &Value, is_dry_run: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    let to = harmless(text(result, "to"));
     let gets = if is_dry_run { "would get" } else { "gets" };
-    line(out, &format!("{to} {gets} {} jobs, {} sweeps, {} runs", told["jobs"], told["sweeps"], told["runs"]))?;
-    for item in items(told, "items") {
+    line(out, &format!("{to} {gets} {} jobs, {} sweeps, {} runs", result["jobs"], result["sweeps"], result["runs"]))?;
+    for item in items(result, "items") {
         let what = format!("{} {}", text(item, "kind"), harmless(text(item, "directory")));
         line(out, &outcome(item, &what))?;
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{
     api::{Api, DATASETS, Error, Result},
     diagnose::{Waiting, finding_lines, settled, word},
-    duration, line,
+    line,
     output::Output,
     table::{columns, harmless},
 };
@@ -50,12 +50,8 @@ pub struct Benchmark {
     /// The group that it is charged to
     #[arg(long)]
     group: Option<String>,
-    /// Wait for the verdict
-    #[arg(long)]
-    wait: bool,
-    /// Stop waiting after this time, such as 30m, with the exit status 124; the test goes on
-    #[arg(long, value_parser = duration, requires = "wait")]
-    timeout: Option<i64>,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 pub(super) async fn run(api: &Api, arguments: &StorageArguments, out: &mut (dyn Write + Send)) -> Result<()> {
@@ -72,9 +68,8 @@ pub(super) async fn run(api: &Api, arguments: &StorageArguments, out: &mut (dyn 
         body.extend(given.map(|number| (name.to_owned(), json!(number))));
     }
     let submitted = api.post("/diagnostics/storage", &Value::Object(body)).await?;
-    let waiting = Waiting { wait: asked.wait, timeout: asked.timeout };
     let json = arguments.output.is_json();
-    let Some(test) = settled(api, submitted, &waiting, json, out).await? else { return Ok(()) };
+    let Some(test) = settled(api, submitted, &asked.waiting, json, out).await? else { return Ok(()) };
     if json {
         line(out, &test.to_string())?;
     } else {
@@ -110,8 +105,8 @@ fn measured(test: &Value) -> String {
         rows.push(vec![name.to_owned(), number(&storage["measurement"][field]), number(earlier)]);
     }
     let file_system = &storage["file_system"];
-    let told = |field: &str| harmless(file_system[field].as_str().unwrap_or("-"));
-    let mut lines = vec![format!("file system: {} on {} ({})", told("type"), told("mount_point"), told("source"))];
+    let shown = |field: &str| harmless(file_system[field].as_str().unwrap_or("-"));
+    let mut lines = vec![format!("file system: {} on {} ({})", shown("type"), shown("mount_point"), shown("source"))];
     lines.extend(finding_lines("", &test["general"], true));
     lines.push(format!("verdict: {}\n", word(&test["verdict"])));
     columns(&rows) + &lines.join("\n")
