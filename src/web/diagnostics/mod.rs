@@ -1,5 +1,5 @@
-//! Tests of GPUs and of storage over REST, and the routes of their pages. A run is a job of its owner; operators see the runs of all
-//! users. What a run measures and how it is judged is the service's and the model's business.
+//! Tests of GPUs and of storage over REST, and the routes of their pages. A run is a job of its owner; operators see the
+//! runs of all users. What a run measures and how it is judged is the service's and the model's business.
 
 mod pages;
 

@@ -1,5 +1,5 @@
-//! `/diagnostics`: the list of tests of GPUs and storage, and a test of GPUs with the verdict on each GPU, the tables of copies and collectives, and
-//! the numbers beside those of earlier runs and of the other GPUs.
+//! `/diagnostics`: the list of tests of GPUs and storage, and a test of GPUs with the verdict on each GPU, the tables of
+//! copies and collectives, and the numbers beside those of earlier runs and of the other GPUs.
 
 use std::collections::BTreeMap;
 

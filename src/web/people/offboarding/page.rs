@@ -69,7 +69,7 @@ pub async fn show(
 pub async fn end(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let user = named(&portal, &name).await?;
     let Offboarding { steps, failed } = match end_access(&portal, &admin.0, &user, false).await {
-        Ok(told) => told,
+        Ok(result) => result,
         Err(error) => {
             let (error, why) = refusal(error)?;
             let mut view = view(&portal, &admin.0, &user).await?;
@@ -106,9 +106,9 @@ pub async fn hand_over(
     let is_check = fields.get("do") == "check";
     let request = HandOverRequest { to: form.to.clone(), directories };
     match carry_out(&portal, &admin.0, &user, request, is_check).await {
-        Ok(told) => {
+        Ok(result) => {
             let mut view = view(&portal, &admin.0, &user).await?;
-            view.outcome = Some(outcome(told, is_check));
+            view.outcome = Some(outcome(result, is_check));
             view.form = form;
             Ok(Page(view).into_response())
         }
@@ -138,8 +138,8 @@ fn in_the_form(fault: views::FieldError) -> views::FieldError {
     views::FieldError { field, ..fault }
 }
 
-fn outcome(told: HandOverView, is_check: bool) -> HandOverOutcome {
-    let HandOverView { to, jobs, sweeps, runs, mut items, failed } = told;
+fn outcome(result: HandOverView, is_check: bool) -> HandOverOutcome {
+    let HandOverView { to, jobs, sweeps, runs, mut items, failed } = result;
     let made = u64::try_from(items.len() - failed).unwrap_or(u64::MAX);
     // What needs somebody's attention comes first.
     items.sort_by_key(|item| item.error.is_none());
