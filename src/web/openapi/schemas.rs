@@ -42,6 +42,28 @@ pub(super) fn complete(document: &mut Value, glossary: &mut Glossary, quota_fiel
     }
     let used: BTreeSet<&String> = requests.union(&answers).collect();
     schemas(document).retain(|name, _| used.contains(name) || name == "Problem");
+    open_maps(&mut document["components"]["schemas"]);
+    open_maps(&mut document["paths"]);
+}
+
+/// Says of objects without declared properties that they may have any: generators take them for a map, and warn where
+/// nothing is said.
+fn open_maps(part: &mut Value) {
+    match part {
+        Value::Object(part) => {
+            let types = part.get("type");
+            let is_object = types.is_some_and(|types| {
+                types == "object" || types.as_array().is_some_and(|types| types.contains(&json!("object")))
+            });
+            let declares = ["properties", "additionalProperties", "oneOf", "anyOf", "allOf"];
+            if is_object && !declares.iter().any(|key| part.contains_key(*key)) {
+                part.insert("additionalProperties".to_owned(), json!(true));
+            }
+            part.iter_mut().filter(|(key, _)| !key.starts_with("example")).for_each(|(_, value)| open_maps(value));
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(open_maps),
+        _ => {}
+    }
 }
 
 fn schemas(document: &mut Value) -> &mut Map<String, Value> {
