@@ -3,9 +3,16 @@
 
 use std::{
     fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
     process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
 };
 
 use serde_json::{Value, json};
@@ -14,10 +21,14 @@ use super::{World, assert_no_partial_files};
 
 /// How it ended, and what it said on standard output and standard error.
 fn lyceum(world: &World, here: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    lyceum_at(&world.house.url, world, here, arguments)
+}
+
+fn lyceum_at(url: &str, world: &World, here: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let token = world.person.authorization().replacen("Bearer ", "", 1);
     let mut command = Command::new(&world.house.program);
     command.arg("files").args(arguments).current_dir(here);
-    let output = command.env("LYCEUM_URL", &world.house.url).env("LYCEUM_TOKEN", token).output().unwrap();
+    let output = command.env("LYCEUM_URL", url).env("LYCEUM_TOKEN", token).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
@@ -111,4 +122,87 @@ async fn an_interrupted_copy_resumes() {
     assert_eq!(code, Some(0), "{said} {errors}");
     assert_eq!(fs::read(world.home().join("data")).unwrap(), content);
     assert_no_partial_files(world.home());
+}
+
+/// A download goes on where the connection broke off, and begins again when the file has changed in the meantime.
+#[tokio::test]
+async fn a_download_that_breaks_off_resumes() {
+    let Some(world) = World::open(&[]).await else { return };
+    let place = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..2_500_000_u32).flat_map(u32::to_le_bytes).collect();
+    let file = world.put("model.pt", &content);
+    let (line, ranges) = breaking_line(&world.house.url, 2, || {});
+    let (code, said, errors) = lyceum_at(&line, &world, place.path(), &["cp", "lyceum:model.pt", "."]);
+    assert_eq!((code, said.as_str()), (Some(0), "copied 1 file, 9.5 MiB\n"), "{errors}");
+    assert!(fs::read(place.path().join("model.pt")).unwrap() == content, "all of it, in order");
+    let ranges = ranges.lock().unwrap().clone();
+    let from: Vec<u64> = ranges.iter().map(|range| range.trim_end_matches('-').parse().unwrap()).collect();
+    assert!(from.len() == 2 && 2_000_000 < from[0] && from[0] < from[1], "{from:?}");
+
+    let other: Vec<u8> = content.iter().rev().copied().collect();
+    let changed = other.clone();
+    let (line, ranges) = breaking_line(&world.house.url, 1, move || {
+        fs::write(file.with_extension("new"), &changed).unwrap();
+        fs::rename(file.with_extension("new"), &file).unwrap();
+    });
+    let (code, said, errors) = lyceum_at(&line, &world, place.path(), &["cp", "lyceum:model.pt", "again.pt"]);
+    assert_eq!(code, Some(0), "{said} {errors}");
+    assert!(fs::read(place.path().join("again.pt")).unwrap() == other, "of one version, not of both");
+    assert_eq!(ranges.lock().unwrap().len(), 1);
+    assert!(fs::read_dir(place.path()).unwrap().count() == 2, "nothing is left over");
+}
+
+/// A line to the portal that breaks some times, each time after 3 MB of an answer and once `at_break` has returned.
+/// Returns its address, and where the ranges that were asked for on it begin.
+fn breaking_line(
+    portal: &str,
+    breaks: usize,
+    at_break: impl Fn() + Send + Sync + 'static,
+) -> (String, Arc<Mutex<Vec<String>>>) {
+    let portal = portal.strip_prefix("http://").unwrap().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let ranges = Arc::new(Mutex::new(Vec::new()));
+    let (left, at_break, asked) = (Arc::new(AtomicUsize::new(breaks)), Arc::new(at_break), ranges.clone());
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(&portal).unwrap());
+            let (left, at_break, asked) = (left.clone(), at_break.clone(), asked.clone());
+            let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || {
+                forward(&from, &to, |part| {
+                    let head = String::from_utf8_lossy(part).to_lowercase();
+                    let ranges = head.lines().filter_map(|line| line.strip_prefix("range: bytes="));
+                    asked.lock().unwrap().extend(ranges.map(str::to_owned));
+                    true
+                });
+            });
+            thread::spawn(move || {
+                let mut sent = 0;
+                forward(&server, &client, |part| {
+                    sent += part.len();
+                    let less = |left: usize| left.checked_sub(1);
+                    if sent < 3_000_000 || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
+                        return true;
+                    }
+                    at_break();
+                    false
+                });
+            });
+        }
+    });
+    (address, ranges)
+}
+
+/// Copies from one end to the other as long as `goes_on` says so, then closes both.
+fn forward(mut from: &TcpStream, mut to: &TcpStream, mut goes_on: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = vec![0; 65536];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if !goes_on(&buffer[..count]) || to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    for end in [from, to] {
+        let _ended = end.shutdown(Shutdown::Both);
+    }
 }
