@@ -227,7 +227,7 @@ pub enum Command {
     Token(TokenArguments),
     /// Print the audit log (administrators)
     Audit(AuditArguments),
-    /// Make users, groups, members, limits and announcements what a file declares
+    /// Change users, groups, members, limits and announcements to what a file says
     Apply(ApplyArguments),
     /// Show what `lyceum apply` would change
     Diff(DiffArguments),

@@ -76,6 +76,10 @@ impl Output {
     }
 }
 
+/// What says which item it is, and how it is doing: the first columns of CSV, before all others by the alphabet.
+const FIRST: [&str; 12] =
+    ["id", "name", "user", "group", "uuid", "tag", "month", "owner", "kind", "state", "reason", "detail"];
+
 /// The fields of an item.
 type Row = Map<String, Value>;
 
@@ -141,7 +145,7 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
-    /// Returns the fields of each item, and the columns: the requested ones, else those of all items in order.
+    /// Returns the fields of each item, and the columns: the requested ones, else those of all items, [`FIRST`] first.
     fn rows(&mut self, value: &Value) -> io::Result<(Vec<Row>, Vec<String>)> {
         let rows: Vec<Row> = items(value).iter().map(flat).collect();
         let mut columns: Vec<String> = Vec::new();
@@ -150,6 +154,7 @@ impl<'a> Converter<'a> {
                 columns.push(key.clone());
             }
         }
+        columns.sort_by_key(|name| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
         if self.chosen.is_empty() {
             return Ok((rows, columns));
         }
@@ -280,7 +285,7 @@ mod tests {
     fn a_list_is_a_table_or_names() {
         let list = LIST.replace('\n', "") + "\n";
         let csv = converted(Format::Csv, &list);
-        assert_eq!(csv, "end,id,name,size.gpus,tags,extra\n,a1,\"x, y\",2,\"[\"\"p\"\"]\",\n,b2,'=1+1,0,,true\n");
+        assert_eq!(csv, "id,name,end,size.gpus,tags,extra\na1,\"x, y\",,2,\"[\"\"p\"\"]\",\nb2,'=1+1,,0,,true\n");
         assert_eq!(converted(Format::Name, &list), "a1\nb2\n");
         assert_eq!(converted(Format::Json, &list), list);
     }
@@ -316,7 +321,7 @@ mod tests {
         assert_eq!(table, "NAME  SIZE.GPUS  END.AT\nx, y  2          -\n=1+1  0          -\n");
         assert_eq!(shown(Some(Format::Csv), &["id", "end"], &list).unwrap(), "id,end\na1,\nb2,\n");
         let unknown = shown(None, &["id", "size.cpus"], &list).unwrap_err();
-        assert_eq!(unknown, "there is no column `size.cpus`; the columns are end, id, name, size.gpus, tags, extra");
+        assert_eq!(unknown, "there is no column `size.cpus`; the columns are id, name, end, size.gpus, tags, extra");
         assert_eq!(shown(None, &["id"], "{\"items\":[]}\n").unwrap(), "ID\n");
         assert!(shown(Some(Format::Yaml), &["id"], &list).unwrap_err().contains("--output csv"));
     }
