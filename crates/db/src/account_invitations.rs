@@ -1,17 +1,17 @@
-//! Invitations into new local accounts: a link by which the owner sets the first password. One an
-//! account, for as long as it has no password; the link's secret is stored as a hash.
+//! Links by which the owners of local accounts set their password: the first one, or a new one. An account has one link
+//! at most, until it is used, it expires, or the password is changed otherwise. Its secret is stored as a hash.
 
 use sqlx::{query, query_as};
 
 use super::{
     Db, Result,
-    audit::{Entry, append_audit},
+    audit::{ChangedBy, Entry, append_audit},
     reading,
     settings::RAISE_GENERATION,
     transaction,
     tx::Tx,
 };
-use lyceum_model::{Timestamp, UserId};
+use lyceum_model::{Timestamp, User, UserId};
 
 /// A link, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct AccountInvitation {
 
 /// The account that the link with the hash `$1` opens at `$2`.
 const OPEN: &str = "SELECT users.id, users.name FROM account_invitations JOIN users ON users.id = user_id
-     WHERE hash = $1 AND account_invitations.expires_at > $2 AND source = 'local' AND password_hash IS NULL AND NOT disabled
+     WHERE hash = $1 AND account_invitations.expires_at > $2 AND source = 'local' AND NOT disabled
      AND (users.expires_at IS NULL OR users.expires_at > $2)";
 
 /// Invites the owner of an account inside a transaction; an earlier link is no longer valid.
@@ -48,8 +48,18 @@ impl Db {
         Ok(row.map(|(_, name)| name))
     }
 
-    /// Sets the first password of the account that a link opens, and uses the link up. Returns the account's name, or
-    /// nothing where the link opens none.
+    /// Stores a link to the account of this user; an earlier one is no longer valid.
+    pub async fn invite_account(&self, user: &User, link: &AccountInvitation, by: ChangedBy<'_>) -> Result<()> {
+        transaction!(self, tx => {
+            add(Tx::from(&mut *tx), user.id, link).await?;
+            let detail = format!("until {}", link.expires_at);
+            append_audit(&mut *tx, &by.did("user.password_link", user.name.as_str(), &detail)).await?;
+        });
+        Ok(())
+    }
+
+    /// Sets the password of the account that a link opens, ends its sign-ins, and uses the link up. Returns the account's
+    /// name, or nothing where the link opens none.
     pub async fn accept_account_invitation(
         &self,
         hash: &str,
@@ -63,8 +73,9 @@ impl Db {
             query("UPDATE users SET password_hash = $2 WHERE id = $1").bind(&id).bind(password_hash)
                 .execute(&mut *tx).await?;
             query("DELETE FROM account_invitations WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
+            query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
-            let (actor, detail) = (name.as_str(), "the first one, by invitation");
+            let (actor, detail) = (name.as_str(), "by a link");
             append_audit(&mut *tx, &Entry { at, actor, action: "password.change", subject: actor, detail }).await?;
             Some(name)
         }))

@@ -95,6 +95,7 @@ pub const ACTIONS: &[&str] = &[
     "user.expire",
     "user.dormant",
     "user.password",
+    "user.password_link",
     "user.sign_out",
     "user.link",
     "user.hand_over",

@@ -373,6 +373,8 @@ pub(super) async fn change_account(
     .await?;
     if change.disabled == Some(true) || change.password_hash.is_some() {
         tx.query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute().await?;
+        // A link by which the password could be changed once more.
+        tx.query("DELETE FROM account_invitations WHERE user_id = $1").bind(&id).execute().await?;
     }
     tx.query(RAISE_GENERATION).execute().await?;
     for (action, detail) in &deeds {

@@ -197,7 +197,7 @@ impl Db {
         Ok(reading!(self, pool => query_scalar("SELECT COUNT(*) FROM users").fetch_one(pool).await)?)
     }
 
-    /// Sets a new password and ends every login but `keep`.
+    /// Sets a new password, ends every login but `keep`, and removes the link to set one.
     pub async fn set_password(
         &self,
         id: UserId,
@@ -209,6 +209,7 @@ impl Db {
         transaction!(self, tx => {
             query("UPDATE users SET password_hash = $2 WHERE id = $1").bind(&id).bind(hash).execute(&mut *tx).await?;
             query("DELETE FROM logins WHERE user_id = $1 AND id <> $2").bind(&id).bind(&keep).execute(&mut *tx).await?;
+            query("DELETE FROM account_invitations WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
             append_audit(&mut *tx, entry).await?;
         });

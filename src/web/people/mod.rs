@@ -10,6 +10,7 @@ pub mod invitations;
 mod navigation;
 pub mod offboarding;
 pub mod pages;
+pub mod password_links;
 pub mod stop;
 pub mod tokens;
 
@@ -58,6 +59,7 @@ pub(super) fn routes(pages: Pages) -> Pages {
         .post("/admin/users/{name}/expiry", pages::set_expiry)
         .post("/admin/users/{name}/sign-out", pages::sign_out)
         .post("/admin/users/{name}/password", pages::set_password)
+        .post("/admin/users/{name}/password-link", password_links::create_by_form)
         .post("/admin/users/{name}/remove", pages::remove)
         .get("/admin/users/{name}/offboard", offboarding::page::show)
         .post("/admin/users/{name}/offboard", offboarding::page::end)

@@ -440,6 +440,7 @@ pub(super) async fn view(
         tokens: token_rows(tokens.items, now),
         more_tokens: tokens.more,
         new_token: None,
+        password_link: None,
         token_form: (user.is_service() && reader.is_admin()).then(|| TokenForm {
             name: String::new(),
             scopes: settings::scope_choices(user),

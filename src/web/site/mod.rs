@@ -61,17 +61,23 @@ pub struct AppliedSite {
     invitations: Vec<InvitationLink>,
 }
 
-/// A link by which the owner of a new account sets the first password.
+/// A link by which the owner of a local account sets the password. It works once.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AccountInvitation)]
 pub struct InvitationLink {
     /// The name of the user.
     name: String,
-    /// The address, or its path if `server.public_url` is not set. What follows `#` is a secret: send it only to this
-    /// user.
-    url: String,
+    /// The address. What follows `#` is a secret: send it only to this user.
+    pub(in crate::web) url: String,
     #[schema(value_type = String, format = "date-time")]
     expires_at: Timestamp,
+}
+
+impl InvitationLink {
+    /// `origin` is the portal's own address, without a path.
+    pub(in crate::web) fn new(origin: &str, name: String, secret: &str, expires_at: Timestamp) -> Self {
+        Self { name, url: format!("{origin}/welcome#{secret}"), expires_at }
+    }
 }
 
 /// Returns users, groups, members, limits, profiles and announcements as the file that declares them.
@@ -107,12 +113,8 @@ pub async fn apply(
     let expected = expected.map(|version| version.to_str().unwrap_or_default().trim_matches('"').to_owned());
     let options = Options { dry_run: parameters.dry_run, prune: parameters.prune, expected };
     let applied = site::apply(services(&portal), &admin, &declared, faults, &options).await?;
-    let base = portal.config.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/')).unwrap_or_default();
-    let link = |new: NewInvitation| InvitationLink {
-        url: format!("{base}/welcome#{}", new.secret),
-        name: new.name,
-        expires_at: new.expires_at,
-    };
+    let origin = portal.config.origin(&headers);
+    let link = |new: NewInvitation| InvitationLink::new(&origin, new.name, &new.secret, new.expires_at);
     let answer = AppliedSite {
         applied: !options.dry_run && !applied.changes.is_empty(),
         changes: applied.changes,

@@ -118,7 +118,8 @@ pub use notification_form::{NotificationForm, NotificationRow};
 pub use offboard::{HandOverForm, HandOverOutcome, HandOverRow, OffboardPage, StepRow};
 pub use packages::{OverlayPanel, Packages};
 pub use people::{
-    BelongingRow, NewUserForm, SOURCES, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
+    BelongingRow, NewUserForm, PasswordLink, SOURCES, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word,
+    source_word,
 };
 pub use plots::{Plot, PlotLine, Plots, Reliability, ReliabilityBar, ScatterPlot};
 pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, ScalingLine, ScalingTable};

@@ -148,6 +148,8 @@ pub struct UserPage {
     pub more_tokens: More,
     /// The token just made: the only time its secret is shown.
     pub new_token: Option<NewToken>,
+    /// The link just created: the only time it is shown.
+    pub password_link: Option<PasswordLink>,
     /// For administrators on a service account's page.
     pub token_form: Option<TokenForm>,
     pub logins: i64,
@@ -156,6 +158,13 @@ pub struct UserPage {
     pub more_live: More,
     /// Ended lately, newest first.
     pub ended: Vec<Card>,
+}
+
+/// A link by which the user sets a new password.
+#[derive(Clone, Debug)]
+pub struct PasswordLink {
+    pub url: String,
+    pub expires: Moment,
 }
 
 /// A group that somebody is in or manages.

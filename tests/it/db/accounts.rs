@@ -132,7 +132,7 @@ async fn what_ends_access_raises_the_generation() {
     .await;
 }
 
-fn login(user: UserId) -> Login {
+pub fn login(user: UserId) -> Login {
     Login {
         id: LoginId::new(),
         user,

@@ -4,6 +4,7 @@
 use lyceum::{
     db::{
         Db, Error,
+        account_invitations::AccountInvitation,
         admit::{AdmissionMode, Cause, NewSession, Verdict},
         audit::ACTIONS,
         directory::{ArrivalOutcome, Group, Person},
@@ -100,15 +101,23 @@ async fn add_choices(db: &Db, owner: UserId, name: &str) {
     db.add_preset(&super::presets::preset(owner, name), 99, &NOTED).await.unwrap();
 }
 
-/// Adds two datasets and two models.
+/// Adds two datasets and two models, each in a directory of its own.
 async fn add_products(db: &Db, owner: UserId) -> ([Dataset; 2], [Model; 2]) {
-    let datasets = ["one", "two"].map(|name| super::datasets::dataset(owner, "ada", name));
-    let models = ["one", "two"].map(|name| super::models::model(owner, "ada", name));
+    let datasets = ["one", "two"].map(|name| dataset(owner, name));
+    let models = ["one", "two"].map(|name| {
+        let directory = format!("/home/a/models/{name}");
+        Model { directory, ..super::models::model(owner, "ada", name) }
+    });
     for (dataset, model) in datasets.iter().zip(&models) {
         db.add_dataset(dataset, "{}", None, &NOTED).await.unwrap();
         db.add_model(model, "{}", None, &NOTED).await.unwrap();
     }
     (datasets, models)
+}
+
+fn dataset(owner: UserId, name: &str) -> Dataset {
+    let directory = format!("/home/a/datasets/{name}");
+    Dataset { directory, ..super::datasets::dataset(owner, "ada", name) }
 }
 
 impl<'a> Scene<'a> {
@@ -279,6 +288,11 @@ impl<'a> Scene<'a> {
             }
             "user.dormant" => db.make_dormant(unused, later, later).await.map(drop),
             "user.expire" => db.expire_account(self.expiring, soon.plus_seconds(60)).await.map(drop),
+            "user.password_link" => {
+                let link = AccountInvitation { hash: "fresh".to_owned(), expires_at: later };
+                let user = db.find_user(ada).await.unwrap().unwrap().user;
+                db.invite_account(&user, &link, BY).await
+            }
             "user.password" => {
                 db.change_user(ada, &UserChange { password_hash: Some("$new"), ..change }, BY).await.map(drop)
             }
@@ -381,7 +395,7 @@ impl<'a> Scene<'a> {
         let from_ada = Between { from: &ada, to: &disabled, ..to_ada };
         match action {
             "dataset.make" => {
-                let new = super::datasets::dataset(ada.id, "ada", "three");
+                let new = dataset(ada.id, "three");
                 db.add_dataset(&new, "{}", None, &named(action)).await
             }
             "dataset.hand_over" => db.hand_over_dataset(&self.datasets[0], from_ada).await.map(drop),

@@ -19,7 +19,7 @@ use lyceum::{
     },
 };
 
-use super::{BY, START, add_user, on_both};
+use super::{BY, NOTED, START, add_user, on_both};
 
 fn new_user(name: &str, role: Role) -> (UserId, Step) {
     let id = UserId::new();
@@ -161,6 +161,23 @@ async fn a_link_opens_its_account_once_and_in_time() {
         assert_eq!(db.find_user(ada).await.unwrap().unwrap().password_hash.as_deref(), Some("p"));
         let row = &db.list_audit(1).await.unwrap()[0];
         assert_eq!((row.actor.as_str(), row.action.as_str(), row.subject.as_str()), ("ada", "password.change", "ada"));
+
+        // Another link changes the password, ends sign-ins, and is gone once the password is changed otherwise.
+        let account = db.find_user_by_name("ada").await.unwrap().unwrap().user;
+        let link = |hash: &str| AccountInvitation { hash: hash.to_owned(), expires_at: end };
+        db.invite_account(&account, &link("first"), BY).await.unwrap();
+        db.invite_account(&account, &link("second"), BY).await.unwrap();
+        assert_eq!(db.invited_account("first", START).await.unwrap(), None, "the newest one is valid");
+        db.add_login(&super::accounts::login(ada), "s", &NOTED).await.unwrap();
+        assert_eq!(db.accept_account_invitation("second", "q", START).await.unwrap().as_deref(), Some("ada"));
+        assert_eq!(db.list_logins(ada).await.unwrap().len(), 0);
+        db.invite_account(&account, &link("third"), BY).await.unwrap();
+        db.set_password(ada, "r", None, &NOTED).await.unwrap();
+        assert_eq!(db.invited_account("third", START).await.unwrap(), None);
+        db.invite_account(&account, &link("fourth"), BY).await.unwrap();
+        let change = UserChange { password_hash: Some("s"), ..UserChange::default() };
+        db.change_user(ada, &change, BY).await.unwrap();
+        assert_eq!(db.invited_account("fourth", START).await.unwrap(), None);
 
         // An account that is disabled, or has a password by now, is not opened.
         for (name, change) in [

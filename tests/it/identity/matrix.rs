@@ -469,6 +469,8 @@ const MATRIX: &[Row] = &[
     row("POST", "/admin/users/{name}/offboard", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/hand-over", "to=nobody", [401, 403, 403, 422, 403, 401, 401]),
     row("POST", "/api/v1/users/{name}/offboard", "", [401, 403, 403, 202, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/password-link", "a=b", [401, 403, 403, 409, 403, 401, 401]),
+    row("POST", "/api/v1/users/{name}/password-link", "", [401, 403, 403, 409, 403, 401, 401]),
     row("POST", "/api/v1/users/{name}/hand-over", r#"{"to": "nobody"}"#, [401, 403, 403, 422, 403, 401, 401]),
     row("POST", "/admin/users/{name}/enable", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("POST", "/admin/users/{name}/expiry", "until=2099-01-31", [401, 403, 403, 303, 403, 401, 401]),

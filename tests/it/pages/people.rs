@@ -196,6 +196,10 @@ pub fn user(word: &Word) -> UserPage {
         tokens: settings(word).tokens,
         more_tokens: more("/admin/users/carol", "tokens", 1000),
         new_token: None,
+        password_link: Some(PasswordLink {
+            url: format!("https://portal.example.org/welcome#{}", "x".repeat(43)),
+            expires: Moment::clock(NOW.plus_seconds(3 * 86_400), NOW),
+        }),
         token_form: None,
         logins: 2,
         live: cards(vec![running(word), queued(word)]),
@@ -224,6 +228,7 @@ pub fn user_directory(word: &Word) -> UserPage {
         live: Vec::new(),
         more_live: More::default(),
         ended: Vec::new(),
+        password_link: None,
         ..user(word)
     }
 }
@@ -251,6 +256,7 @@ pub fn user_service(word: &Word) -> UserPage {
             ],
         }),
         logins: 0,
+        password_link: None,
         ..user(word)
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{audit, of_directory, outcome};
 use crate::{
     db::{execute, running},
-    portal::TestPortal,
+    portal::{TestPortal, password},
 };
 
 #[tokio::test]
@@ -221,4 +221,55 @@ async fn a_waiting_session_whose_specification_cannot_be_read_ends_and_holds_up_
     assert!(portal.db().end_session(ids[0].parse().unwrap(), &ending).await.unwrap());
     portal.portal.sessions.reconcile().await;
     assert_eq!(told(&ids[2]).await["reasons"], json!([]), "its turn has come");
+}
+
+/// A forgotten password: the administrator creates a link, and never knows what the user chose.
+#[tokio::test]
+async fn a_link_sets_a_new_password() {
+    let portal = TestPortal::start().await;
+    portal.add_user("boss", Role::Admin).await;
+    portal.add_user("ada", Role::User).await;
+    let boss = portal.sign_in("boss").await;
+    let ada = portal.sign_in("ada").await;
+    let links = async |name: &str| boss.post(&format!("/api/v1/users/{name}/password-link"), &json!({})).await;
+    let first: Value = links("ada").await.json().await.unwrap();
+    let (before, code) = first["url"].as_str().unwrap().split_once('#').unwrap();
+    assert_eq!((before, &first["name"]), (format!("{}/welcome", portal.url).as_str(), &json!("ada")), "{first}");
+    let set = async |code: &str| {
+        let chosen = "ada-chose-another";
+        let fields = [("code", code), ("password", chosen), ("password_again", chosen)];
+        portal.anybody().with("origin", &portal.url).post_form("/welcome", &fields).await.status()
+    };
+
+    // The page shows a link too, and the newest one is valid.
+    let page = boss.post_form("/admin/users/ada/password-link", &[]).await;
+    assert_eq!(page.status(), 200);
+    let page = page.text().await.unwrap();
+    let (_, newest) = page.split_once(&format!("{}/welcome#", portal.url)).unwrap();
+    let (newest, _) = newest.split_once('<').unwrap();
+    assert_eq!(set(code).await, 422, "only the newest link is valid");
+    portal.sign_in("ada").await;
+    assert_eq!(ada.get("/api/v1/me").await.status(), 200, "nothing has changed yet");
+    assert_eq!(set(newest).await, 303);
+    assert_eq!(ada.get("/api/v1/me").await.status(), 401, "signed out");
+    assert_eq!(portal.try_sign_in("ada", &password("ada")).await.status(), 401);
+    portal.sign_in_with("ada", "ada-chose-another").await;
+    assert_eq!(set(newest).await, 422, "it is used up");
+
+    // Not for oneself, for programs, or for an account that is disabled; and not later than in three days.
+    assert_eq!(links("boss").await.status(), 403);
+    assert_eq!(boss.post("/api/v1/users", &json!({ "name": "svc", "source": "service" })).await.status(), 201);
+    assert_eq!(links("svc").await.status(), 409);
+    let last: Value = links("ada").await.json().await.unwrap();
+    let (_, code) = last["url"].as_str().unwrap().split_once('#').unwrap();
+    portal.clock.advance(3 * 86_400);
+    assert_eq!(set(code).await, 422, "it has expired");
+    let boss = portal.sign_in("boss").await;
+    assert_eq!(
+        boss.request("PATCH", "/api/v1/users/ada").json(&json!({ "disabled": true })).send().await.unwrap().status(),
+        200
+    );
+    let refused = boss.post("/api/v1/users/ada/password-link", &json!({})).await;
+    assert_eq!(refused.status(), 409);
+    assert!(refused.text().await.unwrap().contains("enable it first"));
 }

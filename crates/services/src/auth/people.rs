@@ -214,7 +214,7 @@ const BEYOND_SCOPES: &str = "a token with scopes cannot set roles, make users ma
                              administrators, operators and managers; use a token without scopes, or a page";
 
 /// Whether a token with scopes may do something to this account, and give it this role.
-fn within_scopes(actor: &Principal, target: &User, role: Option<Role>) -> Result<()> {
+pub(super) fn within_scopes(actor: &Principal, target: &User, role: Option<Role>) -> Result<()> {
     let has_more = Role::User < target.role || Role::User < target.given_role || !target.manages.is_empty();
     if actor.is_scoped() && (has_more || role.is_some_and(|role| role != Role::User)) {
         return Err(Error::NotAllowed(BEYOND_SCOPES));

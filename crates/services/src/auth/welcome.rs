@@ -1,9 +1,17 @@
-//! Invitations into new local accounts: a secret opens the account once, to set its first password. It is stored as a
-//! hash, and links have it behind `#`, which browsers do not send: addresses of requests and logs never hold it.
+//! Links by which the owners of local accounts set their password, the first one or a new one: a secret opens the account
+//! once. It is stored as a hash, and links have it behind `#`, which browsers do not send: addresses of requests and logs
+//! never hold it.
 
-use super::{Access, Error, Result, people::hashed, secrets};
+use super::{
+    Access, Error, Principal, Result,
+    people::{PersonChange, administrator, hashed, objection, within_scopes},
+    secrets,
+};
 use lyceum_db::account_invitations::AccountInvitation;
-use lyceum_model::{Timestamp, group::INVITATION_LIFETIME};
+use lyceum_model::{Timestamp, User, group::INVITATION_LIFETIME};
+
+/// How long a link to set a new password is valid, in seconds: three days.
+const PASSWORD_LINK_LIFETIME: i64 = 3 * 86_400;
 
 /// The secret of a new invitation and what is stored of it.
 pub fn invitation(now: Timestamp) -> (String, AccountInvitation) {
@@ -14,7 +22,25 @@ pub fn invitation(now: Timestamp) -> (String, AccountInvitation) {
 }
 
 impl Access {
-    /// Sets the first password of the account that this secret opens, and returns the account's name.
+    /// Creates a link by which somebody sets a new password, and returns its secret and when it expires. An earlier link
+    /// is no longer valid; the password is, until the link is used.
+    pub async fn create_password_link(&self, actor: &Principal, target: &User) -> Result<(String, Timestamp)> {
+        administrator(actor)?;
+        within_scopes(actor, target, None)?;
+        // Whoever may not set the password may not give it away either.
+        let change = PersonChange { password: Some(String::new()), ..PersonChange::default() };
+        objection(actor.id(), target, &change).map_or(Ok(()), Err)?;
+        if target.is_closed() {
+            let (name, state) = (&target.name, target.state().as_str());
+            return Err(Error::Conflict(format!("the account `{name}` is {state}; enable it first")));
+        }
+        let (secret, mut link) = invitation(self.clock.now());
+        link.expires_at = self.clock.now().plus_seconds(PASSWORD_LINK_LIFETIME);
+        self.db.invite_account(target, &link, self.by(actor)).await?;
+        Ok((secret, link.expires_at))
+    }
+
+    /// Sets the password of the account that this secret opens, ends its sign-ins, and returns the account's name.
     pub async fn accept_account_invitation(&self, secret: &str, password: &str) -> Result<String> {
         let closed = || Error::Field {
             field: "code",
