@@ -1,4 +1,4 @@
-// Runs the journeys, two at a time (much of each is waiting), the longest first, and prints
+// Runs the journeys, three at a time (much of each is waiting), the longest first, and prints
 // them as a list. `node run.mjs sign-in` runs the files whose name holds the word.
 
 import { readdirSync } from "node:fs";
@@ -8,7 +8,7 @@ import { spec } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
 
 /** Journeys of several minutes: begun last, they would end long after all others. */
-const isLong = (name) => Number(["gallery.test.mjs", "turns.test.mjs"].includes(name));
+const isLong = (name) => Number(["gallery.test.mjs", "turns.test.mjs", "live.test.mjs"].includes(name));
 
 const here = dirname(fileURLToPath(import.meta.url));
 const wanted = process.argv[2] ?? "";
@@ -21,7 +21,7 @@ if (files.length === 0) {
   process.exit(2);
 }
 
-run({ files, concurrency: 2, timeout: 40 * 60 * 1000 })
+run({ files, concurrency: 3, timeout: 40 * 60 * 1000 })
   .on("test:fail", () => {
     process.exitCode = 1;
   })
