@@ -186,7 +186,7 @@ async fn options_select_what_is_acted_on() {
     assert_eq!(lyceum(&at(&portal), &columns, "").await.1, format!("NAME  ID\nb     {ONE}\nb     {TWO}\n"));
     let (status, printed) =
         lyceum(&at(&portal), &["job", "list", "--all", "--state", "ended", "--columns", "x"], "").await;
-    assert!(status == 2 && printed.ends_with("the columns are id, name, released, state, tasks"), "{printed}");
+    assert!(status == 2 && printed.ends_with("the columns are id, name, state, released, tasks"), "{printed}");
 }
 
 #[tokio::test]
@@ -314,8 +314,8 @@ async fn columns_of_results_have_the_names_that_people_use() {
     let at = at(&portal);
     let (status, printed) = lyceum(&at, &["run", "results", "--sort", "-val/loss", "-o", "csv"], "").await;
     let expected = format!(
-        "complete,created_at,directory,id,m:lr,name,owner,p:lr,p:name,points,val/loss\n\
-         true,2030-01-01T00:00:00Z,/a,{ONE},0,one,ada,0.1,x,3,0.5\n"
+        "id,name,owner,complete,created_at,directory,m:lr,p:lr,p:name,points,val/loss\n\
+         {ONE},one,ada,true,2030-01-01T00:00:00Z,/a,0,0.1,x,3,0.5\n"
     );
     assert_eq!((status, printed), (0, expected));
     assert!(portal.requests()[0].contains("sort=-val%2Floss"), "{:?}", portal.requests());
@@ -332,8 +332,8 @@ async fn usage_as_csv_says_what_a_row_is_of() {
     let row = json!({ "group": "vision", "name": "2030-01", "gpu_seconds": 1, "cpu_seconds": 2, "sessions": 3 });
     let portal = Portal::start(move |_| (200, json!({ "items": [row], "next_cursor": null })));
     for (by, head) in [
-        ("group,month", "cpu_seconds,gpu_seconds,group,month,sessions"),
-        ("user", "cpu_seconds,gpu_seconds,group,sessions,user"),
+        ("group,month", "group,month,cpu_seconds,gpu_seconds,sessions"),
+        ("user", "user,group,cpu_seconds,gpu_seconds,sessions"),
     ] {
         let (status, printed) = lyceum(&at(&portal), &["usage", "--by", by, "-o", "csv"], "").await;
         assert_eq!((status, printed.lines().next()), (0, Some(head)), "{by}");
