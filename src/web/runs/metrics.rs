@@ -298,10 +298,8 @@ pub struct ManyCurves {
     #[serde(default)]
     by: Option<String>,
     #[serde(default)]
-    #[schema(nullable = false)]
     from: Option<f64>,
     #[serde(default)]
-    #[schema(nullable = false)]
     to: Option<f64>,
     /// Maximum number of buckets of each curve.
     #[serde(default)]
