@@ -4,14 +4,16 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
+    Json,
     extract::{RawPathParams, State},
     http::{HeaderMap, HeaderValue, header, request::Parts},
     response::{IntoResponse, Response},
 };
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tower_http::compression::CompressionLayer;
-use utoipa::openapi::OpenApi;
+use utoipa::{ToSchema, openapi::OpenApi};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::{
@@ -123,6 +125,26 @@ pub(super) fn compressed(
     (schemas, paths, handler): UtoipaMethodRouter<Arc<Portal>>,
 ) -> UtoipaMethodRouter<Arc<Portal>> {
     (schemas, paths, handler.layer(CompressionLayer::new()))
+}
+
+/// The oldest version of the `lyceum` command whose requests this portal understands. It is raised with the first
+/// change that an older command cannot follow.
+const OLDEST_CLIENT: &str = "0.1.0";
+
+/// The version of a portal, and what it understands.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Version)]
+pub(super) struct VersionView {
+    /// The portal's version.
+    version: &'static str,
+    /// The oldest version of the `lyceum` command whose requests the portal understands.
+    oldest_client: &'static str,
+}
+
+/// Returns the portal's version, and that of the oldest `lyceum` command that it understands.
+#[utoipa::path(get, path = "/version", tag = "health", security(()), responses((status = 200, body = VersionView)))]
+pub(super) async fn version() -> Json<VersionView> {
+    Json(VersionView { version: env!("CARGO_PKG_VERSION"), oldest_client: OLDEST_CLIENT })
 }
 
 /// Returns this document.

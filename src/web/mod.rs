@@ -394,6 +394,7 @@ fn api() -> Api {
         .and(&scopes::HEALTH)
         .routes(routes!(health_report::report))
         .and(&scopes::PUBLIC)
+        .routes(routes!(health::version))
         .routes(health::compressed(routes!(health::document)))
 }
 
@@ -573,8 +574,7 @@ pub fn apps_router(portal: Arc<Portal>) -> Router {
         .with_state(portal)
 }
 
-/// Puts around routes what must stand around all of ours: identity, proof of origin, the browser's
-/// session, the shape of errors, headers, limits, the log.
+/// Puts around routes what stands around all: identity, origins, browser sessions, errors, headers, limits, the log.
 pub fn finished(routes: Router<Arc<Portal>>, portal: Arc<Portal>) -> Router {
     routes
         .fallback(async || Error::not_found())

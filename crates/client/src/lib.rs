@@ -29,6 +29,7 @@ mod sweeps;
 mod table;
 mod tokens;
 mod usage;
+mod version;
 mod wait;
 
 use std::{
@@ -317,6 +318,23 @@ async fn ask(
     let (output, _) = command.parts();
     let (json, context) = (output.is_json(), output.context.clone());
     let open = || connection.open(context.as_deref());
+    let result = answer(command, connection, (json, &open), input, out).await;
+    if let Err(error) = &result
+        && let Ok(api) = open()
+        && let Some(advice) = version::advice(&api, error).await
+    {
+        print_status(format_args!("lyceum: {advice}"));
+    }
+    result
+}
+
+async fn answer(
+    command: Command,
+    connection: &Connection,
+    (json, open): (bool, &impl Fn() -> Result<Api>),
+    input: &mut (dyn Read + Send),
+    out: &mut (dyn Write + Send),
+) -> Result<()> {
     match command {
         Command::Session(arguments) => run_session(&open()?, arguments, out).await,
         Command::Job(arguments) => jobs::run(&open()?, arguments, out).await,

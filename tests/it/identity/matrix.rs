@@ -344,6 +344,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/audit", "", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/audit", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/admin/audit/table", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("GET", "/api/v1/version", "", [200, 200, 200, 200, 200, 401, 200]),
     row("GET", "/api/v1/openapi.json", "", [200, 200, 200, 200, 200, 401, 200]),
     row("GET", "/login", "", [200, 303, 303, 303, 200, 401, 200]),
     row("POST", "/login", "username=nobody&password=x", [401, 401, 401, 401, 401, 401, 401]),

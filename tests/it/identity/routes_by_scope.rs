@@ -8,6 +8,7 @@ pub const ROUTES: &[(&str, &[&str])] = &[
         "*",
         &[
             "POST /api/v1/login",
+            "GET /api/v1/version",
             "GET /api/v1/openapi.json",
             "GET /login",
             "POST /login",
