@@ -1,5 +1,5 @@
-//! `/welcome`: the owner of a new local account sets the first password, by the link of an invitation. The link has
-//! its secret behind `#`, so a script moves it into the form; without scripts it is pasted.
+//! `/welcome`: the owner of a local account sets the first password, or a new one, by a link. The link has its secret
+//! behind `#`, so a script moves it into the form; without scripts it is pasted.
 
 use std::sync::Arc;
 
