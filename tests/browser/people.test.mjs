@@ -260,6 +260,27 @@ test("an account ends at its date, and is opened again", async () => {
   browser.assertNoFaults(chief, [/status of 422/]);
 });
 
+test("who forgot a password gets a link, and chooses another", async () => {
+  const { page } = chief;
+  const kim = addUser(portal, `kim${process.pid}`);
+  await page.goto(`${portal.url}/admin/users/${kim.name}`);
+  await page.getByRole("button", { name: "Create password link" }).click();
+  const link = await page.locator(".secret code").innerText();
+  await check("user-password-link");
+
+  const visitor = await browser.visit(chromium, portal);
+  await visitor.page.goto(link);
+  const chosen = { name: kim.name, password: "kim-chose-another-one" };
+  await visitor.page.getByLabel("Password", { exact: true }).fill(chosen.password);
+  await visitor.page.getByLabel("Password again").fill(chosen.password);
+  await visitor.page.getByRole("button", { name: "Set password" }).click();
+  await visitor.page.waitForURL(/\/login/);
+  await browser.signIn(visitor, chosen);
+  await browser.isSignedIn(visitor);
+  browser.assertNoFaults(visitor);
+  browser.assertNoFaults(chief, [/status of 422/]);
+});
+
 test("a program gets an account, whose token is made, rotated and revoked", async () => {
   const { page } = chief;
   const name = `svc${process.pid}`;
