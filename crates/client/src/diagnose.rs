@@ -69,6 +69,11 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
     } else {
         write!(out, "{}", verdicts(&test))?;
     }
+    ending(&test)
+}
+
+/// Fails for a test that did not finish, and for a critical verdict.
+pub(super) fn ending(test: &Value) -> Result<()> {
     match (test["state"].as_str(), test["verdict"].as_str()) {
         (Some("finished"), Some("critical")) => Err(Error::Ended("the verdict is critical".to_owned())),
         (Some("finished"), _) => Ok(()),
@@ -82,7 +87,7 @@ pub(super) async fn run(api: &Api, asked: &Diagnose, json: bool, out: &mut (dyn 
 /// Whether to wait for a verdict, and how long.
 #[derive(Args, Debug)]
 pub(super) struct Waiting {
-    /// Wait for the verdict; the exit status is 1 if a GPU's is critical
+    /// Wait for the verdict; the exit status is 1 if it is critical
     #[arg(long)]
     wait: bool,
     /// Stop waiting after this time, such as 30m, with the exit status 124; the test goes on
@@ -157,7 +162,7 @@ fn verdicts(found: &Value) -> String {
     table + &lines.join("\n")
 }
 
-/// Returns a line for each finding; with those that passed only if asked for.
+/// Returns a line for each finding, including those that passed if `with_passed` is set.
 pub(super) fn finding_lines(whose: &str, findings: &Value, with_passed: bool) -> Vec<String> {
     let text = |value: &Value| harmless(value.as_str().unwrap_or("-"));
     let wanted = findings.as_array().into_iter().flatten().filter(|one| with_passed || one["verdict"] != "pass");

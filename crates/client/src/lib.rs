@@ -228,7 +228,7 @@ pub enum Command {
     Token(TokenArguments),
     /// Print the audit log (administrators)
     Audit(AuditArguments),
-    /// Change users, groups, members, limits and announcements to what a file says
+    /// Apply a file that declares users, groups, members, limits and announcements
     Apply(ApplyArguments),
     /// Show what `lyceum apply` would change
     Diff(DiffArguments),
@@ -284,12 +284,26 @@ impl Command {
 ///
 /// The caller has installed the process's TLS provider.
 pub async fn run(
-    command: Command,
+    mut command: Command,
     connection: &Connection,
     input: &mut (dyn Read + Send),
     out: &mut (dyn Write + Send),
 ) -> ExitCode {
-    ending(execute(command, connection, input, out).await)
+    // These two do not ask the portal of the current context.
+    let context = match &mut command {
+        Command::Login(_) | Command::Context(_) => None,
+        other => Some(other.parts().0.context.clone()),
+    };
+    let result = execute(command, connection, input, out).await;
+    let advice = match (&result, context) {
+        (Err(error), Some(context)) => version::advice(connection, context.as_deref(), error).await,
+        _ => None,
+    };
+    let status = ending(result);
+    if let Some(advice) = advice {
+        print_status(format_args!("lyceum: {advice}"));
+    }
+    status
 }
 
 async fn execute(
@@ -318,23 +332,6 @@ async fn ask(
     let (output, _) = command.parts();
     let (json, context) = (output.is_json(), output.context.clone());
     let open = || connection.open(context.as_deref());
-    let result = answer(command, connection, (json, &open), input, out).await;
-    if let Err(error) = &result
-        && let Ok(api) = open()
-        && let Some(advice) = version::advice(&api, error).await
-    {
-        print_status(format_args!("lyceum: {advice}"));
-    }
-    result
-}
-
-async fn answer(
-    command: Command,
-    connection: &Connection,
-    (json, open): (bool, &impl Fn() -> Result<Api>),
-    input: &mut (dyn Read + Send),
-    out: &mut (dyn Write + Send),
-) -> Result<()> {
     match command {
         Command::Session(arguments) => run_session(&open()?, arguments, out).await,
         Command::Job(arguments) => jobs::run(&open()?, arguments, out).await,

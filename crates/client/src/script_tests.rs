@@ -341,3 +341,17 @@ async fn usage_as_csv_says_what_a_row_is_of() {
     let (_, json) = lyceum(&at(&portal), &["usage", "--json"], "").await;
     assert!(json.contains("\"name\":\"2030-01\""), "{json}");
 }
+
+#[tokio::test]
+async fn a_failure_names_the_older_version() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let portal = Portal::start(|_| (200, json!({ "version": "0.0.9", "oldest_client": "0.0.1" })));
+    let unknown = Error::Strange("no JSON".to_owned());
+    let advice = version::advice(&at(&portal), None, &unknown).await.unwrap();
+    assert!(advice.starts_with("the portal (version 0.0.9) is older than this command"), "{advice}");
+    assert_eq!(version::advice(&at(&portal), None, &Error::Usage("a wrong flag".to_owned())).await, None);
+    assert_eq!(portal.requests().len(), 1, "the portal cannot be why");
+
+    let older = Portal::start(|_| (404, json!({ "status": 404, "title": "Not found" })));
+    assert_eq!(version::advice(&at(&older), None, &unknown).await, None, "a portal that does not say its version");
+}

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::{
-    api::{Api, DATASETS, Error, Result},
-    diagnose::{Waiting, finding_lines, settled, word},
+    api::{Api, DATASETS, Result},
+    diagnose::{Waiting, ending, finding_lines, settled, word},
     line,
     output::Output,
     table::{columns, harmless},
@@ -75,13 +75,7 @@ pub(super) async fn run(api: &Api, arguments: &StorageArguments, out: &mut (dyn 
     } else {
         write!(out, "{}", measured(&test))?;
     }
-    match test["state"].as_str() {
-        Some("finished") => Ok(()),
-        state => {
-            let detail = harmless(test["detail"].as_str().unwrap_or_default());
-            Err(Error::Ended(format!("the test {}: {detail}", state.unwrap_or("failed"))))
-        }
-    }
+    ending(&test)
 }
 
 /// The file system, the rates beside the earlier test, and what was found.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::api::{Api, Error};
+use super::{api::Error, contexts::Connection};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -20,7 +20,7 @@ struct Versions {
 }
 
 /// Returns what to do about the versions, if they can be why a request failed.
-pub(super) async fn advice(api: &Api, error: &Error) -> Option<String> {
+pub(super) async fn advice(connection: &Connection, context: Option<&str>, error: &Error) -> Option<String> {
     let may_be = match error {
         Error::Problem(problem) => matches!(problem.status, 400 | 404 | 405 | 422),
         Error::Strange(_) => true,
@@ -29,6 +29,7 @@ pub(super) async fn advice(api: &Api, error: &Error) -> Option<String> {
     if !may_be {
         return None;
     }
+    let api = connection.open(context).ok()?;
     let answer = tokio::time::timeout(PATIENCE, api.get("/version", &[])).await.ok()?.ok()?;
     compared(VERSION, &Versions::deserialize(answer).ok()?)
 }
@@ -39,15 +40,12 @@ fn compared(own: &str, portal: &Versions) -> Option<String> {
     let (own_parts, version, oldest) = (parts(own)?, parts(&portal.version)?, parts(&portal.oldest_client)?);
     if own_parts < oldest {
         return Some(format!(
-            "this command has version {own}, and the portal needs {} or newer; install the portal's version, {}",
+            "this command (version {own}) is too old for the portal, which needs {} or later; install version {}",
             portal.oldest_client, portal.version
         ));
     }
     (version < own_parts).then(|| {
-        format!(
-            "the portal has version {}, older than this command's {own}: it may not know this request",
-            portal.version
-        )
+        format!("the portal (version {}) is older than this command ({own}) and may not support it", portal.version)
     })
 }
 
@@ -61,8 +59,12 @@ mod tests {
             |version: &str, oldest: &str| Versions { version: version.to_owned(), oldest_client: oldest.to_owned() };
         assert_eq!(compared("0.2.0", &portal("0.2.0", "0.2.0")), None);
         assert_eq!(compared("0.2.0", &portal("0.10.1", "0.2.0")), None, "newer, and it understands this one");
-        assert!(compared("0.2.0", &portal("0.10.1", "0.9.0")).unwrap().contains("needs 0.9.0 or newer"));
-        assert!(compared("0.10.0", &portal("0.9.5", "0.2.0")).unwrap().contains("older than this command's 0.10.0"));
+        assert!(
+            compared("0.2.0", &portal("0.10.1", "0.9.0"))
+                .unwrap()
+                .contains("needs 0.9.0 or later; install version 0.10.1")
+        );
+        assert!(compared("0.10.0", &portal("0.9.5", "0.2.0")).unwrap().contains("older than this command (0.10.0)"));
         assert_eq!(compared("0.2.0", &portal("\u{1b}[31m", "x")), None);
     }
 }
