@@ -362,7 +362,7 @@ fn api() -> Api {
         .routes(routes!(people::stop::stop))
         .routes(routes!(people::offboarding::offboard))
         .routes(routes!(people::offboarding::hand_over))
-        // Whoever knows the link, or the secret of a token, acts as its owner.
+        // The link, like the secret of a token, is enough to act as its owner.
         .routes(routes!(people::password_links::create))
         .routes(routes!(people::tokens::create))
         .routes(routes!(people::tokens::rotate))

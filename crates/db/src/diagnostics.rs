@@ -1,5 +1,5 @@
-//! Runs of the tests of GPUs and storage: whose, by which job, and what came of them. Who may see which is decided by
-//! whoever asks.
+//! Runs of the tests of GPUs and storage: whose, by which job, and what came of them. Callers decide
+//! which user may see which.
 
 use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
 

@@ -85,7 +85,7 @@ impl Db {
     }
 
     /// Gives a dataset to another owner. False where it is not the former owner's any more; [`Error::Unique`] where
-    /// another one has its directory: whoever removes one would remove the files of both.
+    /// another one has its directory: removing either would remove the files of both.
     pub async fn hand_over_dataset(&self, dataset: &Dataset, between: Between<'_>) -> Result<bool> {
         let (id, directory) = (dataset.id.to_string(), dataset.directory.as_str());
         Ok(transaction!(self, tx => {

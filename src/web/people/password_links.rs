@@ -1,5 +1,5 @@
 //! `/users/{name}/password-link` over REST and as a button on a user's page: an administrator creates a link by which the
-//! owner of a local account sets a new password. Nobody else ever knows that password.
+//! owner of a local account sets a new password, which nobody else learns.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::web::{
 
 /// Creates a link by which the user sets a new password.
 ///
-/// It works once, for three days; an earlier link is no longer valid. The present password is valid until the link is
+/// It works once, for three days. An earlier link becomes invalid. The current password stays valid until the link is
 /// used. Only this response contains the link.
 #[utoipa::path(post, path = "/users/{name}/password-link", tag = "users", params(("name" = String, Path)),
     responses((status = 200, body = InvitationLink),

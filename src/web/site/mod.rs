@@ -67,7 +67,8 @@ pub struct AppliedSite {
 pub struct InvitationLink {
     /// The name of the user.
     name: String,
-    /// The address. What follows `#` is a secret: send it only to this user.
+    /// The address; without a host if the request was sent to a host name that the portal does not know. What follows
+    /// `#` is a secret: send it only to this user.
     pub(in crate::web) url: String,
     #[schema(value_type = String, format = "date-time")]
     expires_at: Timestamp,

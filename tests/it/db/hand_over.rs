@@ -68,7 +68,7 @@ async fn datasets_and_models_go_with_the_paths_of_their_files() {
         let test = models::test(model.id, ada);
         db.add_model_test(&test).await.unwrap();
 
-        // Whoever removes a dataset removes its files: nobody gets one whose directory is another one's.
+        // Removing a dataset removes its files, so a dataset whose directory another one has stays.
         let other = Dataset { directory: moves.path(&dataset.directory), ..datasets::dataset(bob, "bob", "mine") };
         db.add_dataset(&other, "{}", None, &NOTED).await.unwrap();
         assert!(matches!(db.hand_over_dataset(&dataset, between).await, Err(Error::Unique)));

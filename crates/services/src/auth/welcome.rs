@@ -23,11 +23,11 @@ pub fn invitation(now: Timestamp) -> (String, AccountInvitation) {
 
 impl Access {
     /// Creates a link by which somebody sets a new password, and returns its secret and when it expires. An earlier link
-    /// is no longer valid; the password is, until the link is used.
+    /// becomes invalid; the current password stays valid until the link is used.
     pub async fn create_password_link(&self, actor: &Principal, target: &User) -> Result<(String, Timestamp)> {
         administrator(actor)?;
         within_scopes(actor, target, None)?;
-        // Whoever may not set the password may not give it away either.
+        // The link sets the password, so it has the same conditions.
         let change = PersonChange { password: Some(String::new()), ..PersonChange::default() };
         objection(actor.id(), target, &change).map_or(Ok(()), Err)?;
         if target.is_closed() {

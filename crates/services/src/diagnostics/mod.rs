@@ -1,4 +1,4 @@
-//! Tests of GPUs and of storage: a run is a job of whoever asks, with the quotas and the queue of any job. Inside it
+//! Tests of GPUs and of storage: a run is a job of the user who requests it, with the quotas and the queue of any job. Inside it
 //! `lyceum diagnose` queries the driver and the Python program `diagnostics` measures; when it has ended, the first one
 //! who looks has the results read as their owner, judged and written down. Results come from a user's files and are
 //! shown, nothing else. Storage has a module of its own.

@@ -54,7 +54,7 @@ pub struct ContentsView {
     pub sweeps: i64,
     /// All runs.
     pub runs: i64,
-    /// Datasets, also those that could not be built.
+    /// All datasets, including those that failed to build.
     pub datasets: i64,
     /// Models, trained or not.
     pub models: i64,
