@@ -221,7 +221,7 @@ pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name):
     Ok(NoContent.into_response())
 }
 
-/// Repeats builds that failed.
+/// Builds an environment again that could not be built.
 #[utoipa::path(post, path = "/environments/{name}/retry", tag = "catalogue", params(("name" = String, Path)),
     responses((status = 202, description = "The build begins", body = EnvironmentView),
         (status = 404, description = "Not found", body = Problem),

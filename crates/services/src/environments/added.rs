@@ -184,7 +184,7 @@ impl Environments {
         files.await.map_err(|error| Error::Files(error.to_string()))
     }
 
-    /// Begins a new try for all environments that could not be built.
+    /// Begins a new try for an environment that could not be built.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Environments {
                 "the environment `{name}` has not failed, so there is nothing to repeat"
             )));
         }
-        self.retry();
+        self.queue_failed(|environment| environment.name == name);
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Environments {
             groups: new.groups.clone(),
             position: new.position,
             origin: Origin::Added { packages: new.packages.clone(), by: new.added_by.clone() },
-            state: State::Building { percent: 0, step: "queued".to_owned(), since: self.0.clock.now() },
+            state: self.queued(),
         };
         // Before the recipe, so that its build finds what to report to.
         self.0.known.send_modify(|all| {
@@ -259,7 +259,7 @@ impl Environments {
             Some(one) => *one = recipe,
             None => all.push(recipe),
         });
-        self.retry();
+        self.0.again.notify_one();
         environment
     }
 }

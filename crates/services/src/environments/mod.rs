@@ -301,21 +301,42 @@ impl Environments {
         self.0.known.subscribe()
     }
 
-    /// Begins a new try at once, after somebody mended what failed.
+    /// Begins a new try at once for all that could not be built, after somebody mended the cause.
     pub fn retry(&self) {
+        self.queue_failed(|_| true);
+    }
+
+    /// Puts environments that could not be built back into the queue.
+    fn queue_failed(&self, is_chosen: impl Fn(&Environment) -> bool) {
+        let queued = self.queued();
+        self.0.known.send_modify(|all| {
+            let failed = all.iter_mut().filter(|one| matches!(one.state, State::Failed { .. }));
+            failed.filter(|one| is_chosen(one)).for_each(|one| one.state = queued.clone());
+        });
         self.0.again.notify_one();
     }
 
-    /// Looks at the site's environments, builds the default one, tries again when the network
-    /// was the cause of a failure or [`Environments::retry`] is called. Never returns;
-    /// dropping the future ends the tools.
+    fn recipes_are_built(&self) -> bool {
+        let has_failed = |name: &str| matches!(self.find(name), Some(Environment { state: State::Failed { .. }, .. }));
+        !self.0.recipes.borrow().iter().any(|recipe| has_failed(&recipe.name))
+    }
+
+    fn queued(&self) -> State {
+        State::Building { percent: 0, step: "queued".to_owned(), since: self.0.clock.now() }
+    }
+
+    /// Looks at the site's environments, builds the others, tries again when the network was the cause of a failure or
+    /// somebody asks for it. Never returns; dropping the future ends the tools.
     pub async fn maintain(&self, loops: &Loops) {
         let mut wait = MIN_RETRY_DELAY;
         loop {
             let round = loops.begin("environments", None);
             let ((), failures) = tokio::join!(self.look_at_sites(), self.attempt_all());
-            let failed = if failures.is_empty() { Ok(()) } else { Err(()) };
-            round.end(&failed.map_err(|()| "an environment could not be built; its entry above has the cause"));
+            round.end(&if self.recipes_are_built() {
+                Ok(())
+            } else {
+                Err("an environment could not be built; its entry above has the cause")
+            });
             let unreachable = failures.into_iter().filter(|(_, failure)| failure.cause == Cause::Network);
             let unreachable: Vec<String> = unreachable.map(|(name, _)| name).collect();
             let retry_in = (!unreachable.is_empty()).then_some(wait);
@@ -365,11 +386,16 @@ impl Environments {
         }
     }
 
-    /// Builds what is missing, one environment after the other, and goes on past those that fail.
+    /// Builds what is missing, one environment after the other, and goes on past those that fail. What failed before
+    /// and would fail again stays as it is: an environment that is added does not wait for it.
     pub async fn attempt_all(&self) -> Vec<(String, Failure)> {
         let mut failures = Vec::new();
         let recipes = self.0.recipes.borrow().clone();
         for recipe in &recipes {
+            let state = self.find(&recipe.name).map(|environment| environment.state);
+            if matches!(state, Some(State::Failed { retry_at: None, .. })) {
+                continue;
+            }
             if let Err(failure) = self.attempt(recipe).await {
                 failures.push((recipe.name.clone(), failure));
             }
