@@ -21,8 +21,9 @@ export function menu(chart) {
   list.addEventListener("click", ({ target }) => {
     if (target.closest("a")) details.open = false;
   });
-  details.addEventListener("toggle", () => {
-    if (!details.open) return;
+  // As it opens, not after: what replaces an item later takes the focus away with it.
+  details.firstChild.addEventListener("click", () => {
+    if (details.open) return;
     const isPinned = board.kept.get().pinned.includes(about.id);
     const items = [item(isPinned ? "Unpin" : "Pin to the top", () => board.pin(about))];
     if (chart.figure.requestFullscreen)
