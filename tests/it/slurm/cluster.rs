@@ -244,10 +244,30 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// Says how the cluster stands, for a test that fails.
+    fn describe(&self) {
+        eprintln!("the cluster's jobs:\n{}", self.ask("squeue", &["--all", "--states=all", "--steps"]));
+        eprintln!("{}", self.ask("scontrol", &["show", "jobs"]));
+        eprintln!("{}", self.ask("sinfo", &["--Node", "--long"]));
+        let log = fs::read_to_string(self.path("daemons.log")).unwrap_or_default();
+        let last: Vec<&str> = log.lines().rev().take(60).collect();
+        eprintln!("its daemons:\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n"));
+        for pid in self.leftovers() {
+            let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let words = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+            eprintln!("process {pid} ({}): {words}", String::from_utf8_lossy(&read("wchan")));
+        }
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         // The dead take no signals, and need none.
         self.resume_controller();
+        if std::thread::panicking() {
+            self.describe();
+        }
         let mut daemons = vec![&mut self.munge, self.controller.get_mut()];
         daemons.extend(self.nodes.get_mut().iter_mut());
         for daemon in daemons.into_iter().rev() {
