@@ -132,8 +132,11 @@ async fn a_command_on_several_nodes() {
     for node in ["node1", "node2", "node3"] {
         assert_eq!(tasks.iter().filter(|line| line.contains(&format!(" on {node} "))).count(), 2, "{tasks:?}");
     }
-    // One that fails ends all, and so the job has failed.
-    let failing = ["/bin/sh", "-c", "test $SLURM_PROCID = 0 && exit 3; sleep 600"];
+    // One that fails ends all, and so the job has failed. Slurm ends only those that have begun: it may forget one that
+    // it is still starting.
+    let failing = "begun=$HOME/begun-$SLURM_JOB_ID\ntest $SLURM_PROCID = 1 && touch $begun && exec sleep 600\n\
+                   until test -e $begun; do sleep 0.1; done\nexit 3";
+    let failing = ["/bin/sh", "-c", failing];
     let request = json!({ "command": failing, "nodes": 2, "resources": { "cpus": 1, "memory_bytes": 256 * MIB } });
     let id = submit(&house, &person, request).await;
     assert_ne!(ended(&house, &person, &id, "exited").await["exit_code"], 0);
