@@ -20,8 +20,8 @@ pub use lyceum_front::{listen, proxy};
 pub use lyceum_model as model;
 pub use lyceum_node::{agent, apps, container, helper, inherited, overlay};
 pub use lyceum_services::{
-    admission, announcements, associations, auth, cluster, datasets, diagnostics, environments, expiry, files, gpu,
-    images, jobs, journal, lifecycle, models, notifications, presets, retention, runs, scheduler, sessions, site,
+    admission, announcements, associations, auth, cluster, datasets, diagnostics, environments, events, expiry, files,
+    gpu, images, jobs, journal, lifecycle, models, notifications, presets, retention, runs, scheduler, sessions, site,
     sweeps, telemetry, trash,
 };
 pub use lyceum_wire::{dial, nodes, protocol, run_directory};

@@ -36,6 +36,7 @@ pub fn start(life: &Lifecycle, portal: &Arc<Portal>) {
     life.spawn("sessions", portal.sessions.clone().run());
     life.spawn("sweeps", portal.sweeps.clone().run(life.loops.clone()));
     life.spawn("notifications", portal.notifications.clone().run(life.loops.clone()));
+    life.spawn("events", portal.events.clone().run(life.loops.clone()));
     life.spawn("curves", portal.runs.clone().run(life.loops.clone()));
     life.spawn("storage", portal.files.clone().watch_storage(portal.clock.clone(), life.loops.clone()));
     life.spawn("gpus", watch_gpus(portal.clone(), life.loops.clone()));

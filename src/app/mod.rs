@@ -29,6 +29,7 @@ use crate::{
     config::{AppsMode, AuthKind, Config, Environment},
     db::{self, Db},
     environments::{self, EnvironmentPaths, Environments, Recipe},
+    events::Events,
     files::{self, Files},
     helper,
     images::Images,
@@ -156,13 +157,13 @@ impl App {
         let (listener, apps_listener) = listeners::bind(config).await?;
         note_addresses(&lock, &listener, apps_listener.as_ref()).context("storing the portal's address")?;
         let calls = listeners::bind_calls(&nodes).await?;
-        let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
-        announcements.refresh().await?;
+        let announcements = announcements(&db, &clock).await?;
         let (access, directory) = access(config, db, &clock, &key, &paths.private).await?;
         let certificate = listeners::certificate(config)?;
         let web_config = web_config(config, &paths.private, &listener, apps_listener.as_ref())?;
         let portal = Arc::new(Portal::new(web::Parts {
             access: Arc::new(access),
+            events: events(config, &sessions, &key),
             notifications: notifications(config, &sessions, &runs, &key, web_config.public_url.as_ref()),
             config: web_config,
             sessions,
@@ -305,6 +306,18 @@ fn notifications(
     let portal = public.map(|url| url.as_str().trim_end_matches('/').to_owned()).unwrap_or_default();
     let (settings, key) = (config.notifications.clone(), keys::derive(key, b"notifications"));
     Notifications::new(sessions.clone(), runs.clone(), settings, key, portal)
+}
+
+/// Who tells operators and webhooks what happens.
+fn events(config: &Config, sessions: &Arc<Sessions>, key: &keys::Key) -> Arc<Events> {
+    let (db, clock, key) = (sessions.db.clone(), sessions.clock.clone(), keys::derive(key, b"webhooks"));
+    Events::new(db, clock, config.notifications.clone(), key)
+}
+
+async fn announcements(db: &Db, clock: &Clock) -> Result<Arc<Announcements>> {
+    let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
+    announcements.refresh().await?;
+    Ok(announcements)
 }
 
 /// Where environments are made, and for whom.

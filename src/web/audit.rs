@@ -19,6 +19,7 @@ use super::{
         error::{Error, FieldError, Problem, Result},
         extract::{Admin, Query},
         paging::{Listed, Paging},
+        routes::Pages,
     },
     page::{Nav, Page},
     views::{self, AuditFilter, AuditLine, AuditPage, Moment},
@@ -35,6 +36,11 @@ use crate::{
 const PAGE: i64 = 50;
 /// So many rows are read at once for a table.
 const STEP: i64 = 500;
+
+/// Adds the routes of the page.
+pub fn routes(pages: Pages) -> Pages {
+    pages.get("/admin/audit", page).get("/admin/audit/table", download)
+}
 
 /// An entry of the audit log.
 #[derive(Debug, Serialize, ToSchema)]
@@ -226,11 +232,7 @@ pub(super) struct PageParams {
     cursor: Option<String>,
 }
 
-pub(super) async fn page(
-    admin: Admin,
-    State(portal): State<Arc<Portal>>,
-    Query(visit): Query<PageParams>,
-) -> Result<Response> {
+async fn page(admin: Admin, State(portal): State<Arc<Portal>>, Query(visit): Query<PageParams>) -> Result<Response> {
     let asked = visit.form();
     let layout = portal.layout_of(&admin.0, Nav::Administration);
     let filter = match visit.filter() {
@@ -259,11 +261,7 @@ pub(super) async fn page(
 }
 
 /// The rows of the page's filter as a file.
-pub(super) async fn download(
-    _: Admin,
-    State(portal): State<Arc<Portal>>,
-    Query(visit): Query<PageParams>,
-) -> Result<Response> {
+async fn download(_: Admin, State(portal): State<Arc<Portal>>, Query(visit): Query<PageParams>) -> Result<Response> {
     let filter = visit.filter()?;
     Ok(table(portal, Place::Before(filter)))
 }

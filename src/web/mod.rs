@@ -13,6 +13,7 @@ mod datasets;
 mod diagnostics;
 mod environments;
 mod event_stream;
+mod events;
 mod files;
 pub mod gateway;
 mod health;
@@ -83,6 +84,7 @@ use crate::{
     datasets::{Config as DatasetsConfig, Datasets},
     db::{Db, audit::ChangedBy},
     diagnostics::HardwareTests,
+    events::Events,
     files::Files,
     jobs::Jobs,
     model::{Clock, Timestamp},
@@ -127,6 +129,7 @@ pub struct Portal {
     pub live_requests: http::live_requests::LiveRequests,
     pub announcements: Arc<Announcements>,
     pub notifications: Arc<Notifications>,
+    pub events: Arc<Events>,
     /// What the health page looks at besides the services.
     pub surroundings: ReportContext,
     /// When this process began.
@@ -149,6 +152,7 @@ pub struct Parts {
     pub trash: Trash,
     pub announcements: Arc<Announcements>,
     pub notifications: Arc<Notifications>,
+    pub events: Arc<Events>,
     pub surroundings: ReportContext,
     pub single_user: Option<String>,
     /// Our own program, where workloads may run it.
@@ -173,6 +177,7 @@ impl Portal {
             trash,
             announcements,
             notifications,
+            events,
             surroundings,
             single_user,
             program,
@@ -209,6 +214,7 @@ impl Portal {
             live_requests: http::live_requests::LiveRequests::default(),
             announcements,
             notifications,
+            events,
             surroundings,
             stopping,
             document: OnceLock::new(),
@@ -386,6 +392,11 @@ fn api() -> Api {
         .routes(routes!(cluster::api::ask))
         .and(&scopes::AUDIT)
         .routes(routes!(audit::list))
+        .routes(routes!(events::list))
+        .and(&scopes::UNSCOPED)
+        .routes(routes!(events::webhooks::list, events::webhooks::create))
+        .routes(routes!(events::webhooks::find, events::webhooks::change, events::webhooks::remove))
+        .routes(routes!(events::webhooks::try_out))
         .and(&scopes::ANNOUNCEMENTS)
         .routes(routes!(announcements::list, announcements::create))
         .routes(routes!(announcements::find, announcements::change, announcements::remove))
@@ -502,20 +513,8 @@ fn pages() -> Pages {
 
 /// What administrators see and do.
 fn admin_pages() -> Pages {
-    people::routes(Pages::within(&scopes::UNSCOPED))
-        .post("/images", images::pages::add)
-        .post("/images/clean", images::pages::clean)
-        .post("/images/{name}/pull", images::pages::pull)
-        .post("/images/{name}/remove", images::pages::remove)
-        .get("/admin/environments", environments::pages::list)
-        .post("/admin/environments", environments::pages::add)
-        .post("/admin/environments/{name}", environments::pages::change)
-        .post("/admin/environments/{name}/remove", environments::pages::remove)
-        .post("/admin/environments/{name}/retry", environments::pages::retry)
-        .get("/admin/profiles", profiles::pages::list)
-        .post("/admin/profiles", profiles::pages::add)
-        .post("/admin/profiles/{name}", profiles::pages::change)
-        .post("/admin/profiles/{name}/remove", profiles::pages::remove)
+    let pages = audit::routes(profiles::pages::routes(people::routes(Pages::within(&scopes::UNSCOPED))));
+    environments::pages::routes(events::pages::routes(images::pages::forms(pages)))
         .get("/admin/import", site::import::page)
         .post("/admin/import", site::import::import)
         .get("/admin/quotas", quotas::page)
@@ -540,8 +539,6 @@ fn admin_pages() -> Pages {
         .post("/admin/maintenance", announcements::maintenance::order_by_form)
         .post("/admin/maintenance/off", announcements::maintenance::off_by_form)
         .get("/admin/health", health_report::page)
-        .get("/admin/audit", audit::page)
-        .get("/admin/audit/table", audit::download)
 }
 
 /// The portal's main listener.

@@ -166,7 +166,7 @@ const NAVIGATION: [(&str, &[Entry]); 4] = [
 const ADMINISTRATION: Entry = Entry { nav: Nav::Administration, href: "/admin/users", label: "Admin", icon: "people" };
 
 /// The pages of administration, below `/admin/`, with their labels. The first are for operators too.
-const ADMINISTRATION_PAGES: [(&str, &str); 9] = [
+const ADMINISTRATION_PAGES: [(&str, &str); 10] = [
     ("users", "Users"),
     ("groups", "Groups"),
     ("quotas", "Quotas"),
@@ -175,6 +175,7 @@ const ADMINISTRATION_PAGES: [(&str, &str); 9] = [
     ("audit", "Audit log"),
     ("announcements", "Announcements"),
     ("maintenance", "Maintenance"),
+    ("webhooks", "Webhooks"),
     ("health", "Health"),
 ];
 const OPERATORS_PAGES: usize = 3;

@@ -18,6 +18,7 @@ use lyceum::{
         users::{NewUser, SignIn},
     },
     environments::{self, EnvironmentPaths, Environments, Recipe},
+    events::Events,
     files::{self, Files},
     gpu,
     helper::{cgroup::Hierarchy, client::Launcher},
@@ -153,6 +154,7 @@ impl TestPortal {
             webhook_hosts: vec!["hooks.example.org".to_owned()],
             ..notifications::Config::default()
         };
+        let events = Events::new(sessions.db.clone(), clock.clone(), told.clone(), [7; 32]);
         let notifications = Notifications::new(sessions.clone(), runs.clone(), told, [6; 32], String::new());
         let scheduler = sessions.scheduler.clone();
         let cluster = Cluster::new(sessions.admission.clone(), scheduler, cluster::Config::default());
@@ -172,6 +174,7 @@ impl TestPortal {
             trash,
             announcements,
             notifications,
+            events,
             surroundings: ReportContext { loops: loops.clone(), ..ReportContext::default() },
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32], Nodes::new(nodes::Config::default(), b"nodes")),
             single_user: None,

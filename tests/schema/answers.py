@@ -77,6 +77,8 @@ class Portal:
         self.call("POST", f"/files/uploads/{made['id']}/finish", json={})
 
 
+# A host that the portal may call, where nobody listens.
+HOOK = "http://127.0.0.1:9/hook"
 SMALL = {"gpus": 0, "cpus": 1, "memory_bytes": 256 << 20}
 SCRIPT = """#!/bin/sh
 mkdir -p "$LYCEUM_LOG_DIRECTORY"
@@ -125,10 +127,11 @@ def seed(chief, user, folder):
     preset = user.call("POST", "/presets", json={"name": "shell", "session": {"app": "terminal"}})
     profile = chief.call("POST", "/profiles", json={"name": "tiny", "resources": SMALL, "duration_seconds": 600})
     user.call("POST", "/jobs/queue/pause", json={"note": "maintenance of data"})
+    hook = chief.call("POST", "/webhooks", json={"url": HOOK, "types": ["job.*"]})
     (node,) = user.call("GET", "/nodes")["items"]
     return {
         "/nodes": node["name"], "/environments": "default", "/profiles": profile["name"], "/models/networks": "small-cnn", "name": "somebody", "group": "vision", "tag": "loss", "row": "0", "split": "val", "number": "0",
-        "/announcements": announcement["id"], "/presets": preset["id"], "/sessions": session["id"], "/jobs": job["id"], "/runs": run["id"],
+        "/announcements": announcement["id"], "/webhooks": hook["id"], "/presets": preset["id"], "/sessions": session["id"], "/jobs": job["id"], "/runs": run["id"],
         "/sweeps": sweep["id"], "/datasets": dataset["id"], "/models": model["id"],
         "/files/uploads": upload["id"], "/tokens": token["id"],
         "get_dataset_example": {

@@ -7,6 +7,7 @@ use sqlx::{query, query_as};
 use super::{
     Db, Json, Result,
     counted_groups::{self, together},
+    events::enter_state,
     facts::{ASKER, Applicant, FAIR_SHARE_SECONDS, Facts, LIVE, LiveWorkload, RECENT, Snapshot},
     idempotency::EarlierResult,
     insert::{Insertion, insert},
@@ -18,7 +19,7 @@ use super::{
     tx::Tx,
 };
 use lyceum_model::{
-    Clock, Gpu, GroupId, Model, SessionId, SweepId, Timestamp, UserId,
+    Clock, Gpu, GroupId, Model, SessionId, SessionState, SweepId, Timestamp, UserId,
     job::{Attempt, Task},
     quota::{Class, Reason},
     session::SessionSpec,
@@ -222,7 +223,7 @@ impl Db {
                     let message = reasons.first().map_or("It no longer fits", |reason| reason.hint.as_str());
                     query("UPDATE sessions SET state = 'ended', end_reason = 'refused', ended_at = $2, reasons = $3, detail = $4 WHERE id = $1")
                         .bind(&id).bind(at.0).bind(Json::write(reasons)).bind(message).execute(&mut *tx).await?;
-                    query(ADD_EVENT).bind(&id).bind(at.0).bind("ended").bind(message).execute(&mut *tx).await?;
+                    enter_state(&mut *tx, &id, at, SessionState::Ended, message).await?;
                     query(refusals::ADD_WAITING).bind(&id).bind(Json::write(reasons)).bind(at.0).execute(&mut *tx).await?;
                     query(refusals::KEEP_LATEST).bind(&owner).execute(&mut *tx).await?;
                 }

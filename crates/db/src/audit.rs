@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use sqlx::{FromRow, query_as, query_scalar};
 use tokio::task_local;
 
-use super::{Db, Result, reading, transaction, tx::Tx};
+use super::{Db, Result, events, reading, transaction, tx::Tx};
 use lyceum_model::Timestamp;
 
 /// What is to be written.
@@ -154,6 +154,9 @@ pub const ACTIONS: &[&str] = &[
     "maintenance.off",
     "database.backup",
     "server.insecure_http",
+    "webhook.add",
+    "webhook.change",
+    "webhook.remove",
     "audit.prune",
 ];
 
@@ -210,16 +213,16 @@ pub(super) async fn append_audit(tx: impl Into<Tx<'_>>, entry: &Entry<'_>) -> Re
     tx.query(APPEND)
         .bind(row.number)
         .bind(row.at.0)
-        .bind(row.actor)
-        .bind(row.action)
-        .bind(row.subject)
-        .bind(row.detail)
-        .bind(row.address)
-        .bind(row.request_id)
-        .bind(row.hash)
+        .bind(&row.actor)
+        .bind(&row.action)
+        .bind(&row.subject)
+        .bind(&row.detail)
+        .bind(&row.address)
+        .bind(&row.request_id)
+        .bind(&row.hash)
         .execute()
-        .await
-        .map(drop)
+        .await?;
+    events::add(tx, &row).await
 }
 
 #[derive(FromRow)]

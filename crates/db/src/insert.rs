@@ -6,14 +6,14 @@ use super::{
     admit::{Cause, NewAttempt, NewSession, Verdict},
     audit::{Entry, append_audit},
     counted_groups,
+    events::enter_state,
     jobs::{ADD_DEPENDENCY, ADD_JOB, ADD_TAG, NEXT_ATTEMPT},
     models::insert_model,
     search::fold,
-    sessions::ADD_EVENT,
     sweeps::RELEASE,
     tx::Tx,
 };
-use lyceum_model::{Timestamp, job::Task};
+use lyceum_model::{SessionState, Timestamp, job::Task};
 
 /// A workload with its verdict, to be written.
 pub(super) struct Insertion<'a> {
@@ -64,7 +64,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, insertion: Insertion<'_>) -> Result<
         .bind(job_id).bind(attempt.map(|attempt| attempt.number)).bind(not_before).bind(fold(&new.name))
         .execute().await?;
     let message = reasons.first().map_or("Requested", |reason| reason.hint.as_str());
-    tx.query(ADD_EVENT).bind(id).bind(at.0).bind("queued").bind(message).execute().await?;
+    enter_state(tx.again(), id, at, SessionState::Queued, message).await?;
     let actor: String = match not_before {
         Some(_) => "jobs".to_owned(),
         None => tx.query("SELECT name FROM users WHERE id = $1").bind(owner).one::<(String,)>().await?.0,

@@ -15,6 +15,7 @@ pub mod digests;
 pub mod directory;
 pub mod dormant;
 pub mod environments;
+pub mod events;
 pub mod expiry;
 pub mod extend;
 pub mod facts;
@@ -64,6 +65,7 @@ mod tx;
 mod types;
 pub mod usage;
 pub mod users;
+pub mod webhooks;
 pub mod withheld_gpus;
 
 use std::{

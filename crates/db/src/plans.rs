@@ -4,7 +4,7 @@
 use sqlx::{AssertSqlSafe, query_as};
 
 use super::{
-    Config, Db, audit, facts, gpus,
+    Config, Db, audit, events, facts, gpus,
     groups::{self, Audience, GroupFilter},
     holds, intervals, invitations,
     jobs::{self, JobFilter},
@@ -116,6 +116,7 @@ async fn no_query_reads_the_whole_history() {
         limits_and_usage::CLOSED_OF_MEMBERS,
         limits_and_usage::CLOSED,
         sessions::ADD_EVENT,
+        events::AFTER,
         intervals::CLOSE,
         invitations::OF_GROUP,
         invitations::OF_PERSON,

@@ -8,6 +8,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::{
     Db, Json, Result,
     audit::{Entry, append_audit},
+    events::enter_state,
     intervals,
     ordering::{Ordering, SortBy, SortColumn, position},
     reading,
@@ -389,7 +390,7 @@ impl Db {
                  WHERE id = $1 AND state = 'queued' AND admitted_at IS NOT NULL")
                 .bind(&id).bind(at.0).execute(&mut *tx).await?.rows_affected();
             if changed > 0 {
-                query(ADD_EVENT).bind(&id).bind(at.0).bind("starting").bind("Submitted to the scheduler").execute(&mut *tx).await?;
+                enter_state(&mut *tx, &id, at, SessionState::Starting, "Submitted to the scheduler").await?;
             }
             changed
         });
@@ -449,7 +450,7 @@ impl Db {
                 .bind(&id).bind(at.0).bind(expires_at.0).fetch_optional(&mut *tx).await?;
             if let Some((job,)) = &changed {
                 let message = if job.is_some() { "Program started" } else { "App responded" };
-                query(ADD_EVENT).bind(&id).bind(at.0).bind("running").bind(message).execute(&mut *tx).await?;
+                enter_state(&mut *tx, &id, at, SessionState::Running, message).await?;
             }
             changed.is_some()
         });
@@ -472,7 +473,7 @@ impl Db {
                  WHERE id = $1 AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL))")
                 .bind(&id).bind(reason.as_str()).bind(at.0).bind(message).execute(&mut *tx).await?.rows_affected();
             if changed > 0 {
-                query(ADD_EVENT).bind(&id).bind(at.0).bind("stopping").bind(message).execute(&mut *tx).await?;
+                enter_state(&mut *tx, &id, at, SessionState::Stopping, message).await?;
                 if let Some(actor) = by {
                     let whose: (String, Option<String>) = query_as(WHOSE).bind(&id).fetch_one(&mut *tx).await?;
                     append_audit(&mut *tx, &stopped(reason, at, actor, &id, &whose)).await?;
@@ -499,7 +500,7 @@ impl Db {
                  WHERE id = $1 AND state = 'queued' AND admitted_at IS NULL")
                 .bind(&id).bind(reason.as_str()).bind(at.0).bind(message).bind(&reasons).execute(&mut *tx).await?.rows_affected();
             if changed > 0 {
-                query(ADD_EVENT).bind(&id).bind(at.0).bind("ended").bind(message).execute(&mut *tx).await?;
+                enter_state(&mut *tx, &id, at, SessionState::Ended, message).await?;
                 if let Some(actor) = by {
                     let whose: (String, Option<String>) = query_as(WHOSE).bind(&id).fetch_one(&mut *tx).await?;
                     append_audit(&mut *tx, &stopped(reason, at, actor, &id, &whose)).await?;
@@ -522,7 +523,7 @@ impl Db {
                 .execute(&mut *tx).await?.rows_affected();
             if changed > 0 {
                 query(intervals::CLOSE).bind(&id).bind(ending.at.0).execute(&mut *tx).await?;
-                query(ADD_EVENT).bind(&id).bind(ending.at.0).bind("ended").bind(&ending.detail).execute(&mut *tx).await?;
+                enter_state(&mut *tx, &id, ending.at, SessionState::Ended, &ending.detail).await?;
             }
             changed
         });

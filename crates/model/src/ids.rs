@@ -59,6 +59,10 @@ id!(
     NotificationId
 );
 id!(
+    /// An address that the portal calls for events.
+    WebhookId
+);
+id!(
     /// An interactive app, from its request to its last line of history.
     SessionId
 );

@@ -10,6 +10,7 @@ pub mod description;
 pub mod diagnostics;
 pub mod efficiency;
 pub mod ending;
+pub mod event;
 pub mod export;
 pub mod fault;
 pub mod files;
@@ -59,7 +60,7 @@ pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatc
 pub use group::{Group, GroupName, Invitation};
 pub use ids::{
     AnnouncementId, DatasetId, DiagnosticsId, GroupId, IdPart, JobId, LoginId, ModelId, ModelTestId, NotAnId,
-    NotificationId, PresetId, RunId, SessionId, SweepId, TokenId, UserId,
+    NotificationId, PresetId, RunId, SessionId, SweepId, TokenId, UserId, WebhookId,
 };
 pub use inventory::Inventory;
 pub use job::Job;

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod datasets;
 pub mod diagnostics;
 pub mod environments;
+pub mod events;
 pub mod expiry;
 pub mod files;
 pub mod gpu;

@@ -53,8 +53,10 @@ impl Config {
 const INTERVAL: Duration = Duration::from_hours(1);
 /// So many sessions are forgotten in one transaction: others wait for its lock.
 const SESSIONS: i64 = 200;
-/// So many rows of the audit log.
+/// So many rows of the audit log, and of the events.
 const ROWS: i64 = 2000;
+/// How long events are kept, in days. The audit log and the history of sessions tell the same for longer.
+const EVENTS_DAYS: i64 = 30;
 
 /// Forgets what is old.
 #[derive(Clone, Debug)]
@@ -138,6 +140,10 @@ impl Retention {
             while let count @ 1.. = self.db.prune_audit(before, ROWS, self.clock.now()).await? {
                 forgotten.audit += count;
             }
+        }
+        // A queue, whose entries are counted elsewhere.
+        if let Some(before) = self.before(EVENTS_DAYS) {
+            while self.db.forget_events(before, ROWS).await? > 0 {}
         }
         if forgotten != RemovedCounts::default() {
             self.db.shrink().await?;

@@ -16,6 +16,7 @@ use crate::{
         http::{
             error::{Error, FieldError, Result},
             extract::{Admin, Form, Query},
+            routes::Pages,
         },
         offered::{existing_groups, position},
         page::{Nav, Page},
@@ -23,18 +24,23 @@ use crate::{
     },
 };
 
+/// Adds the routes of the page.
+pub fn routes(pages: Pages) -> Pages {
+    pages
+        .get("/admin/environments", list)
+        .post("/admin/environments", add)
+        .post("/admin/environments/{name}", change)
+        .post("/admin/environments/{name}/remove", remove)
+        .post("/admin/environments/{name}/retry", retry)
+}
+
 /// The address of the page.
 #[derive(Default, Deserialize)]
 pub struct PageParams {
     done: Option<String>,
 }
 
-/// `/admin/environments`
-pub async fn list(
-    admin: Admin,
-    State(portal): State<Arc<Portal>>,
-    Query(visit): Query<PageParams>,
-) -> Result<Response> {
+async fn list(admin: Admin, State(portal): State<Arc<Portal>>, Query(visit): Query<PageParams>) -> Result<Response> {
     let mut view = view(&portal, &admin).await?;
     view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
     Ok(Page(view).into_response())
@@ -50,8 +56,7 @@ fn notice(done: &str) -> Option<&'static str> {
     })
 }
 
-/// `POST /admin/environments`
-pub async fn add(admin: Admin, State(portal): State<Arc<Portal>>, fields: Form) -> Result<Response> {
+async fn add(admin: Admin, State(portal): State<Arc<Portal>>, fields: Form) -> Result<Response> {
     let typed = typed(fields.get("name"), &fields);
     let outcome = match asked(&typed) {
         Ok(new) => {
@@ -65,8 +70,7 @@ pub async fn add(admin: Admin, State(portal): State<Arc<Portal>>, fields: Form) 
     }
 }
 
-/// `POST /admin/environments/{name}`
-pub async fn change(
+async fn change(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
@@ -86,8 +90,7 @@ pub async fn change(
     }
 }
 
-/// `POST /admin/environments/{name}/remove`
-pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
+async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let removed = portal.sessions.environments.remove(&portal.db, &name, portal.changed_by(&admin));
     match removed.await.map_err(Error::from) {
         Ok(()) => Ok(Redirect::to("/admin/environments?done=removed").into_response()),
@@ -95,8 +98,7 @@ pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name):
     }
 }
 
-/// `POST /admin/environments/{name}/retry`
-pub async fn retry(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
+async fn retry(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     match portal.sessions.environments.retry_failed(&name).map_err(Error::from) {
         Ok(()) => Ok(Redirect::to("/admin/environments?done=retried").into_response()),
         Err(error) => refused(&portal, &admin, None, error).await,

@@ -4,7 +4,7 @@
 
 use super::error::Error;
 use crate::{
-    announcements, auth, cluster, datasets, db, diagnostics, environments, images, jobs, models, notifications,
+    announcements, auth, cluster, datasets, db, diagnostics, environments, events, images, jobs, models, notifications,
     presets, proxy, runs, scheduler, sessions, site, sweeps, web::views::as_sentence,
 };
 
@@ -129,6 +129,17 @@ impl From<images::Error> for Error {
             images::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
             images::Error::Store(_) | images::Error::Source(_) => Self::internal(err),
             images::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<events::Error> for Error {
+    fn from(err: events::Error) -> Self {
+        match err {
+            events::Error::NotFound => Self::not_found(),
+            events::Error::Invalid(faults) => Self::invalid(faults),
+            events::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
+            events::Error::Db(err) => err.into(),
         }
     }
 }

@@ -16,11 +16,21 @@ use crate::{
         http::{
             error::{Error, Result},
             extract::{Admin, CurrentUser, Form, Query},
+            routes::Pages,
         },
         page::{Nav, Page},
         views::{self, ImageForm, ImageRow, ImagesPage, StorageView},
     },
 };
+
+/// Adds the forms of the page. The page itself needs other scopes.
+pub fn forms(pages: Pages) -> Pages {
+    pages
+        .post("/images", add)
+        .post("/images/clean", clean)
+        .post("/images/{name}/pull", pull)
+        .post("/images/{name}/remove", remove)
+}
 
 /// The address of the page.
 #[derive(Default, Deserialize)]
@@ -50,7 +60,7 @@ fn notice(done: &str) -> Option<&'static str> {
 }
 
 /// `POST /images`
-pub async fn add(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+async fn add(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
     portal.check_images()?;
     let text = |name: &str| form.get(name).trim().to_owned();
     let typed = ImageForm {
@@ -83,7 +93,7 @@ pub async fn add(user: CurrentUser, State(portal): State<Arc<Portal>>, form: For
 }
 
 /// `POST /images/{name}/pull`
-pub async fn pull(user: CurrentUser, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Redirect> {
+async fn pull(user: CurrentUser, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Redirect> {
     portal.check_image_is_theirs(&user, &name)?;
     portal.check_images()?;
     portal.sessions.images.pull(user.user.name.as_str(), &name).await?;
@@ -91,18 +101,14 @@ pub async fn pull(user: CurrentUser, State(portal): State<Arc<Portal>>, Path(nam
 }
 
 /// `POST /images/{name}/remove`
-pub async fn remove(
-    user: CurrentUser,
-    State(portal): State<Arc<Portal>>,
-    Path(name): Path<String>,
-) -> Result<Redirect> {
+async fn remove(user: CurrentUser, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Redirect> {
     portal.check_image_is_theirs(&user, &name)?;
     portal.sessions.images.remove(user.user.name.as_str(), &name).await?;
     Ok(Redirect::to("/images?done=removed"))
 }
 
 /// `POST /images/clean`
-pub async fn clean(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+async fn clean(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
     let typed = form.get("unused_days").trim().to_owned();
     let typed_days = Some(&typed).filter(|typed| !typed.is_empty());
     // What is not a number is as wrong as a negative one.

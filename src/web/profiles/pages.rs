@@ -26,6 +26,7 @@ use crate::{
         http::{
             error::{Error, FieldError, Result},
             extract::{Admin, Form, Query},
+            routes::Pages,
         },
         offered::{existing_groups, position},
         page::{Nav, Page},
@@ -33,18 +34,22 @@ use crate::{
     },
 };
 
+/// Adds the routes of the page.
+pub fn routes(pages: Pages) -> Pages {
+    pages
+        .get("/admin/profiles", list)
+        .post("/admin/profiles", add)
+        .post("/admin/profiles/{name}", change)
+        .post("/admin/profiles/{name}/remove", remove)
+}
+
 /// The address of the page.
 #[derive(Default, Deserialize)]
 pub struct PageParams {
     done: Option<String>,
 }
 
-/// `/admin/profiles`
-pub async fn list(
-    admin: Admin,
-    State(portal): State<Arc<Portal>>,
-    Query(visit): Query<PageParams>,
-) -> Result<Response> {
+async fn list(admin: Admin, State(portal): State<Arc<Portal>>, Query(visit): Query<PageParams>) -> Result<Response> {
     let mut view = view(&portal, &admin).await?;
     view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
     Ok(Page(view).into_response())
@@ -59,8 +64,7 @@ fn notice(done: &str) -> Option<&'static str> {
     })
 }
 
-/// `POST /admin/profiles`
-pub async fn add(admin: Admin, State(portal): State<Arc<Portal>>, fields: Form) -> Result<Response> {
+async fn add(admin: Admin, State(portal): State<Arc<Portal>>, fields: Form) -> Result<Response> {
     let typed = typed(fields.get("name"), &fields);
     let outcome = match asked(&typed) {
         Ok(new) => portal.sessions.add_profile(new, portal.changed_by(&admin)).await.map_err(Error::from),
@@ -72,8 +76,7 @@ pub async fn add(admin: Admin, State(portal): State<Arc<Portal>>, fields: Form) 
     }
 }
 
-/// `POST /admin/profiles/{name}`
-pub async fn change(
+async fn change(
     admin: Admin,
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
@@ -90,8 +93,7 @@ pub async fn change(
     }
 }
 
-/// `POST /admin/profiles/{name}/remove`
-pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
+async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     match portal.sessions.remove_profile(&name, portal.changed_by(&admin)).await.map_err(Error::from) {
         Ok(()) => Ok(Redirect::to("/admin/profiles?done=removed").into_response()),
         Err(error) => refused(&portal, &admin, None, error).await,

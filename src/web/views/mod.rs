@@ -62,6 +62,7 @@ mod sweeps;
 mod toast;
 mod trash;
 mod usage;
+mod webhooks;
 
 pub use announcements::{
     AnnouncementForm, AnnouncementLine, AnnouncementPage, AnnouncementRow, AnnouncementStrip, AnnouncementsPage,
@@ -153,3 +154,4 @@ pub use usage::{
     Budget, ComparePage, EndedLine, HistoryFilter, RangeChooser, RangeTab, SpanRow, UsagePage, UsageTabs, UsedRow,
     end_reason_word,
 };
+pub use webhooks::{WebhookForm, WebhookRow, WebhooksPage};

@@ -98,6 +98,7 @@ async fn expiring(db: &Db) -> UserId {
 async fn add_choices(db: &Db, owner: UserId, name: &str) {
     db.add_environment(&super::environments::row(name, 0), &NOTED).await.unwrap();
     db.add_profile(&super::profiles::row(name, 0), &NOTED).await.unwrap();
+    assert!(db.add_webhook(&super::events::webhook(name), 99, &NOTED).await.unwrap());
     db.add_preset(&super::presets::preset(owner, name), 99, &NOTED).await.unwrap();
 }
 
@@ -346,6 +347,15 @@ impl<'a> Scene<'a> {
                 db.change_environment(&changed, &named(action)).await.map(drop)
             }
             "environment.remove" => db.remove_environment("two", &named(action)).await.map(drop),
+            "webhook.add" => db.add_webhook(&super::events::webhook("new"), 99, &named(action)).await.map(drop),
+            "webhook.change" => {
+                let changed = db.webhooks().await.unwrap().remove(0);
+                db.change_webhook(&changed, &named(action)).await.map(drop)
+            }
+            "webhook.remove" => {
+                let last = db.webhooks().await.unwrap().pop().unwrap();
+                db.remove_webhook(last.id, &named(action)).await.map(drop)
+            }
             "profile.add" => db.add_profile(&super::profiles::row("three", 0), &named(action)).await,
             "profile.change" => {
                 let changed = super::profiles::row("one", 1);

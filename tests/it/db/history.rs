@@ -143,6 +143,7 @@ async fn fill_later_tables(db: &Db, user: UserId) {
     db.add_image(&image, &NOTED).await.unwrap();
     db.add_environment(&super::environments::row("pytorch", 0), &NOTED).await.unwrap();
     db.add_profile(&super::profiles::row("1-gpu", 10), &NOTED).await.unwrap();
+    assert!(db.add_webhook(&super::events::webhook("a"), 1, &NOTED).await.unwrap());
     let own = RegistryCredentials {
         registry: "nvcr.io".to_owned(),
         user_name: "$oauthtoken".to_owned(),

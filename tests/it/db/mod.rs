@@ -14,6 +14,7 @@ pub mod diagnostics;
 mod disk;
 mod dormant;
 mod environments;
+pub mod events;
 mod expiry;
 mod extending;
 mod gpus;

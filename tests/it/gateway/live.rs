@@ -43,6 +43,8 @@ const LASTING: &[(&str, &str)] = &[
 const FILES: &[&str] = &[
     "/api/v1/files/content",
     "/api/v1/audit",
+    // A stream for administrators alone: `a_role_that_is_lost_cuts_what_it_opened`.
+    "/api/v1/events",
     "/api/v1/models/{id}/bundle",
     "/api/v1/models/{id}/masks/{split}/{number}",
     "/api/v1/datasets/{id}/items/{row}/picture",
@@ -278,10 +280,23 @@ async fn a_role_that_is_lost_cuts_what_it_opened() {
     let watching = world.portal.sign_in("chief").await;
     let mut events = watching.get(&format!("/api/v1/sessions/{hers}/events")).await;
     assert_eq!(events.status(), 200);
+    let site = watching.request("GET", "/api/v1/events").header("accept", "text/event-stream");
+    let mut site = site.send().await.unwrap();
+    assert_eq!((site.status().as_u16(), &site.headers()["content-type"]), (200, &"text/event-stream".parse().unwrap()));
     let demoted = other.request("PATCH", "/api/v1/users/chief").json(&json!({ "role": "user" })).send().await.unwrap();
     assert_eq!(demoted.status(), 200);
     let rest = async { while matches!(events.chunk().await, Ok(Some(_))) {} };
     timeout(WITHIN, rest).await.expect("cut with the role");
+    let mut told = Vec::new();
+    let rest = async {
+        while let Ok(Some(chunk)) = site.chunk().await {
+            told.extend(chunk);
+        }
+    };
+    timeout(WITHIN, rest).await.expect("the events of all are cut too");
+    let told = String::from_utf8(told).unwrap();
+    assert!(!told.contains("sign_in"), "only what happened since: {told}");
+    assert_eq!(watching.get("/api/v1/events").await.status(), 403);
     assert_eq!(watching.get("/api/v1/me").await.status(), 200, "the login itself stands");
     assert_eq!(watching.get(&format!("/api/v1/sessions/{hers}/events")).await.status(), 404);
 }

@@ -151,6 +151,14 @@ impl Scene {
             self.portal.db().add_model(&new, "{}", None, &noted).await.unwrap();
             return new.id.to_string();
         }
+        if template.contains("/webhooks/") {
+            // At a host that the portal does not call.
+            let url = "https://elsewhere.example.org/".to_owned();
+            let new = lyceum::db::webhooks::Webhook { url, ..crate::db::events::webhook("thing") };
+            let noted = Entry { at: new.created_at, actor: "test", action: "test", subject: "test", detail: "" };
+            assert!(self.portal.db().add_webhook(&new, 999, &noted).await.unwrap());
+            return new.id.to_string();
+        }
         if template.contains("/announcements/") {
             let draft = Draft { level: Level::Info, text: "thing".to_owned(), from: None, to: None, on_login: false };
             return self.portal.portal.announcements.make("test", draft, None).await.unwrap().id.to_string();

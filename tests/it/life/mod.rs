@@ -13,6 +13,7 @@ mod datasets;
 pub mod diagnostics;
 mod endings;
 mod environments;
+mod events;
 mod faults;
 mod hostile;
 mod hostile_files;

@@ -169,7 +169,7 @@ async fn an_end_is_told_once_by_each_way() {
 }
 
 /// As a receiver would, with a program of its own.
-fn signed(secret: &str, text: &[u8]) -> String {
+pub fn signed(secret: &str, text: &[u8]) -> String {
     let mut openssl = std::process::Command::new("openssl")
         .args(["dgst", "-sha256", "-hmac", secret])
         .stdin(std::process::Stdio::piped())

@@ -28,6 +28,7 @@ mod sessions;
 mod sweeps;
 mod told;
 mod usage;
+mod webhooks;
 
 use std::{cell::Cell, fs, path::Path};
 

@@ -7,7 +7,7 @@
 mod mail;
 mod request;
 mod settings;
-mod webhook;
+pub(crate) mod webhook;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -22,6 +22,7 @@ use tokio::sync::{
 };
 
 pub use request::WishesRequest;
+pub(crate) use request::url_fault;
 pub use settings::{Config, Tls};
 
 use lyceum_db::{self as db, Db, audit};
@@ -103,9 +104,9 @@ pub enum Error {
     Db(#[from] db::Error),
 }
 
-/// Why one was not delivered, in a sentence for whoever it was meant for.
+/// Why one was not delivered, in a sentence for the person who it was meant for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum DeliveryFailure {
+pub(crate) enum DeliveryFailure {
     /// It may go better later.
     #[error("{0}")]
     Later(String),
@@ -381,7 +382,8 @@ impl Notifications {
                 (Way::Webhook, _, Some(hook)) => {
                     let secret = self.secret(one.user, hook);
                     let job = self.address_of(&one.message);
-                    webhook::send(&self.config, &hook.url, &secret, &one, &job, self.clock.now()).await
+                    let post = webhook::notification(&one, &job);
+                    webhook::send(&self.config, &hook.url, &secret, post, self.clock.now()).await
                 }
                 _ => Err(DeliveryFailure::Never("You have removed the address in the meantime.".to_owned())),
             }

@@ -92,7 +92,7 @@ pub(super) fn mail_fault(mail: &str, config: &Config) -> Option<(&'static str, S
 }
 
 /// What is wrong with the address of a webhook: code and words.
-fn url_fault(url: &str, config: &Config) -> Option<(&'static str, String)> {
+pub(crate) fn url_fault(url: &str, config: &Config) -> Option<(&'static str, String)> {
     if config.webhook_hosts.is_empty() {
         return Some(("not_available", "is not available: this portal does not call other hosts".to_owned()));
     }

@@ -1,8 +1,9 @@
-//! One notification by HTTP: to a host that the site allows, at an address of it that is public or
+//! One message by HTTP, a notification or an event: to a host that the site allows, at an address of it that is public or
 //! in a network that the site allows, over a connection to that very address. No redirect is followed, no
 //! answer is kept, and the body is signed, so that the receiver can tell who wrote it.
 
 use std::{
+    fmt::Display,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
@@ -14,7 +15,7 @@ use serde::Serialize;
 use url::{Host, Url};
 
 use super::{Config, DeliveryFailure};
-use lyceum_model::{Timestamp, UserId, notification::Notification};
+use lyceum_model::{Timestamp, notification::Notification};
 
 const CONNECT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,13 +75,20 @@ fn is_allowed(host: &str, port: Option<u16>, allowed: &str) -> bool {
     is_named && port == its_port
 }
 
-/// Posts it.
-pub(super) async fn send(
+/// What is posted, and what its headers say.
+pub(crate) struct Post {
+    /// The same for each attempt.
+    pub id: String,
+    pub event: String,
+    pub body: Vec<u8>,
+}
+
+/// Posts it, signed with this secret.
+pub(crate) async fn send(
     config: &Config,
     url: &str,
     secret: &str,
-    one: &Notification,
-    link: &str,
+    post: Post,
     now: Timestamp,
 ) -> Result<(), DeliveryFailure> {
     let never = |why: &str| DeliveryFailure::Never(format!("The webhook address {why}."));
@@ -93,7 +101,6 @@ pub(super) async fn send(
     if url.scheme() == "http" && !inside {
         return Err(never("must begin with https://, because its host is not in one of the site's own networks"));
     }
-    let body = body(one, link);
     let time = now.0 / 1000;
     let client = Client::builder()
         .redirect(redirect::Policy::none())
@@ -107,10 +114,10 @@ pub(super) async fn send(
     let sent = client
         .post(url)
         .header("Content-Type", "application/json")
-        .header("Lyceum-Delivery", one.id.to_string())
-        .header("Lyceum-Event", one.message.event.as_str())
-        .header("Lyceum-Signature", format!("t={time},v1={}", signature(secret, time, &body)))
-        .body(body)
+        .header("Lyceum-Delivery", post.id)
+        .header("Lyceum-Event", post.event)
+        .header("Lyceum-Signature", format!("t={time},v1={}", signature(secret, time, &post.body)))
+        .body(post.body)
         .send()
         .await;
     match sent {
@@ -131,7 +138,8 @@ pub(super) async fn send(
     }
 }
 
-fn body(one: &Notification, link: &str) -> Vec<u8> {
+/// A notification as it is posted; `link` leads to it, and may be empty.
+pub(super) fn notification(one: &Notification, link: &str) -> Post {
     let message = &one.message;
     let job = message.job.map(|(id, attempt)| Job {
         id: id.to_string(),
@@ -140,8 +148,9 @@ fn body(one: &Notification, link: &str) -> Vec<u8> {
         url: Some(link).filter(|link| !link.is_empty()),
     });
     let (title, text) = (message.title.as_str(), message.text.as_str());
-    let body = Body { id: one.id.to_string(), event: message.event.as_str(), title, text, at: one.at, job };
-    serde_json::to_vec(&body).expect("plain data")
+    let (id, event) = (one.id.to_string(), message.event.as_str());
+    let body = Body { id: id.clone(), event, title, text, at: one.at, job };
+    Post { id, event: event.to_owned(), body: serde_json::to_vec(&body).expect("plain data") }
 }
 
 /// The host as the client will look it up, and its addresses.
@@ -210,9 +219,10 @@ fn is_public_6(address: Ipv6Addr) -> bool {
     first & 0xe000 == 0x2000 && !is_special
 }
 
-/// What a receiver is told to check bodies with: from the portal's key, so that it is kept nowhere.
-pub(super) fn secret(key: &[u8; 32], user: UserId, salt: &str) -> String {
-    mac(key, format!("{user} {salt}").as_bytes())
+/// Computes what a receiver checks bodies with, from the portal's key, so that it is kept nowhere. `whose` is the id of
+/// what owns the address.
+pub(crate) fn secret(key: &[u8; 32], whose: impl Display, salt: &str) -> String {
+    mac(key, format!("{whose} {salt}").as_bytes())
 }
 
 /// Of the time and the body, so that an old message cannot be shown again.
@@ -229,6 +239,7 @@ fn mac(key: &[u8], text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lyceum_model::UserId;
 
     #[test]
     fn hosts_are_those_that_were_allowed() {
