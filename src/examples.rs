@@ -171,6 +171,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("image remove", &["image remove pytorch-26.10"]),
     ("quota", &["quota", "quota --json"]),
     ("usage", &["usage --by day --from 2030-01-01", "usage --by group,user --whose managed -o csv"]),
+    ("events", &["events --type job.ended,quota.*", "events --follow -o json | jq -r .type"]),
     ("audit", &["audit", "audit --from 1201 --json > audit.jsonl"]),
     // A site as a file, requests and contexts.
     ("apply", &["apply -f site.yaml", "apply --schema > site.schema.json"]),

@@ -8,6 +8,7 @@ mod audit;
 mod contexts;
 mod datasets;
 mod diagnose;
+mod events;
 mod files;
 mod gpus;
 mod images;
@@ -46,6 +47,7 @@ use api::{Collection, Result, SESSIONS, Session};
 pub use audit::AuditArguments;
 pub use contexts::{Connection, ContextArguments, LoginArguments};
 pub use datasets::DatasetCommand;
+pub use events::EventsArguments;
 pub use files::FilesArguments;
 pub use gpus::GpuArguments;
 pub use images::ImageArguments;
@@ -228,6 +230,8 @@ pub enum Command {
     Token(TokenArguments),
     /// Print the audit log (administrators)
     Audit(AuditArguments),
+    /// Print or follow the events of the portal (administrators)
+    Events(EventsArguments),
     /// Apply a file that declares users, groups, members, limits and announcements
     Apply(ApplyArguments),
     /// Show what `lyceum apply` would change
@@ -273,6 +277,7 @@ impl Command {
             | Self::Diff(DiffArguments { output, .. })
             | Self::Export(ExportArguments { output })
             | Self::Audit(AuditArguments { output, .. })
+            | Self::Events(EventsArguments { output, .. })
             | Self::Offboard(OffboardArguments { output, .. })
             | Self::Api(ApiArguments { output, .. })
             | Self::Login(LoginArguments { output, .. }) => (output, None),
@@ -347,6 +352,7 @@ async fn ask(
         Command::Quota(arguments) => quota::run(&open()?, &arguments, out).await,
         Command::Usage(arguments) => usage::run(&open()?, &arguments, out).await,
         Command::Audit(arguments) => audit::run(&open()?, &arguments, out).await,
+        Command::Events(arguments) => events::run(&open()?, &arguments, out).await,
         Command::Apply(arguments) => site::apply(&open()?, &arguments, input, out).await,
         Command::Diff(arguments) => site::diff(&open()?, &arguments, input, out).await,
         Command::Export(arguments) => site::export(&open()?, &arguments, out).await,

@@ -16,10 +16,10 @@ use super::{
 use lyceum_model::Clock;
 
 /// How long until a stream that broke is asked for again.
-const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+pub(super) const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// The portal says something every 15 s.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(40);
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(40);
 
 #[derive(Args, Debug)]
 pub struct LogArguments {
@@ -151,22 +151,22 @@ impl Printer<'_> {
 
 /// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Event {
-    kind: String,
-    data: String,
-    id: Option<String>,
+pub(super) struct Event {
+    pub(super) kind: String,
+    pub(super) data: String,
+    pub(super) id: Option<String>,
 }
 
 /// Reads events from bytes that are cut anywhere.
 #[derive(Default)]
-struct Events {
+pub(super) struct Events {
     rest: Vec<u8>,
     event: Event,
 }
 
 impl Events {
     /// The events that end in these bytes.
-    fn read(&mut self, bytes: &[u8]) -> Vec<Event> {
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Event> {
         let mut ended = Vec::new();
         for byte in bytes {
             if *byte != b'\n' {

@@ -302,6 +302,27 @@ async fn the_audit_log_is_read_forwards() {
 }
 
 #[tokio::test]
+async fn events_are_read_and_followed() {
+    let event = |number: i64, kind: &str| {
+        json!({ "number": number, "at": "2030-01-31T08:00:00Z", "type": kind, "actor": "", "subject": "j", "detail": "d\nd",
+        "owner": "bo\u{1b}[31mss" })
+    };
+    let portal = Portal::start(move |line| {
+        let items = [event(7, "job.queued"), event(8, "job.ended")];
+        let next = (!line.contains("cursor=more")).then_some("more");
+        (200, json!({ "items": items, "next_cursor": next }))
+    });
+    let (status, printed) = lyceum(&at(&portal), &["events", "--from", "7", "--type", "job.*,quota.*"], "").await;
+    assert_eq!((status, printed.lines().count()), (0, 4));
+    assert_eq!(printed.lines().next().unwrap(), "7  2030-01-31T08:00:00Z  job.queued  bo[31mss  j  d d");
+    let request = &portal.requests()[0];
+    assert!(request.starts_with("GET /api/v1/events?type=job.*%2Cquota.*&after=6&limit=500 "), "{request}");
+    let (_, json) = lyceum(&at(&portal), &["events", "-o", "json"], "").await;
+    assert_eq!(serde_json::from_str::<Value>(json.lines().nth(1).unwrap()).unwrap()["type"], "job.ended");
+    assert_eq!(lyceum(&at(&portal), &["events", "--from", "0"], "").await.0, 2);
+}
+
+#[tokio::test]
 async fn columns_of_results_have_the_names_that_people_use() {
     let column = |key: &str, shown| json!({ "key": key, "label": &key[2..], "shown": shown });
     let columns = [("p:lr", true), ("m:val/loss", true), ("m:lr", true), ("p:name", true), ("m:acc", false)];
