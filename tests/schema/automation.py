@@ -152,6 +152,23 @@ def audit(site):
     assert numbers == list(range(20, site.last_audit() + 1)), numbers
 
 
+@row("Every job that ends, as JSON lines")
+def events(site):
+    job = site.ended(site.submit("exit 7"))
+    site.run()
+    events = [json.loads(line) for line in site.read("ended.jsonl").splitlines()]
+    assert {event["type"] for event in events} == {"job.ended"}
+    ended = [event for event in events if event["job"] == job]
+    assert [event["exit_code"] for event in ended] == [7], ended
+
+
+@row("Call an address for each job that ends")
+def webhook(site):
+    site.run()
+    (hook,) = site.ask("/webhooks")["items"]
+    assert (hook["url"], hook["types"], hook["active"]) == ("https://hooks.example.org/x", ["job.ended"], True)
+
+
 @row("Close an account and stop its work")
 def offboard(site):
     student = site.token_of("student05")
