@@ -56,7 +56,7 @@ pub fn webhooks_wrong(word: &Word) -> WebhooksPage {
             types: word("jobs.*"),
             active: true,
             errors: vec![
-                error("url", "Must use a host that this portal may call: hooks.example.org."),
+                error("url", "The address must use a host that this portal may call: hooks.example.org."),
                 error("types", "No event has the type `jobs.*`."),
             ],
             ..WebhookForm::default()

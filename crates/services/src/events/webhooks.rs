@@ -127,22 +127,22 @@ impl Events {
         let mut faults = Vec::new();
         let url = request.url.trim().to_owned();
         if let Some((code, message)) = url_fault(&url, &self.config) {
-            faults.push(FieldError::new("url", code, message));
+            faults.push(FieldError::new("url", code, format!("The address {message}.")));
         }
         let mut types: Vec<String> = Vec::new();
         for pattern in request.types.iter().map(|pattern| pattern.trim()).filter(|pattern| !pattern.is_empty()) {
             if !is_known(pattern) {
                 let shown: String = pattern.chars().take(80).collect();
-                faults.push(FieldError::new("types", "unknown", format!("no event has the type `{shown}`")));
+                faults.push(FieldError::new("types", "unknown", format!("No event has the type `{shown}`.")));
             } else if !types.iter().any(|known| known == pattern) {
                 types.push(pattern.to_owned());
             }
         }
         if types.is_empty() && faults.is_empty() {
-            faults.push(FieldError::new("types", "required", "select at least one type of event, or `*` for all"));
+            faults.push(FieldError::new("types", "required", "Select at least one type of event, or `*` for all."));
         }
         if types.len() > MOST_TYPES {
-            faults.push(FieldError::new("types", "too_long", format!("must be at most {MOST_TYPES} types")));
+            faults.push(FieldError::new("types", "too_long", format!("Select at most {MOST_TYPES} types.")));
         }
         if faults.is_empty() {
             Ok(WebhookRequest { url, types, active: request.active })
