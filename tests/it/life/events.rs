@@ -89,6 +89,46 @@ async fn events_are_read_in_pages_and_followed() {
     assert_eq!((status, &refused["errors"][0]["field"]), (422, &json!("after")));
 }
 
+/// A command that follows goes on after the last event that it has printed, whatever happens to the portal.
+#[tokio::test]
+async fn a_shell_follows_across_a_crash() {
+    let Some(mut house) = house(&[]).await else { return };
+    let port = house.url.rsplit(':').next().unwrap().parse().unwrap();
+    house.listen_on(port);
+    let (admin, ada) = (house.admin(), house.person());
+    let first = jobs::submit(&house, &ada, work(0)).await;
+    jobs::ended(&house, &ada, &first, "exited").await;
+    let token = admin.authorization().trim_start_matches("Bearer ").to_owned();
+    let printed = house.file("followed");
+    let mut shell = std::process::Command::new(env!("CARGO_BIN_EXE_lyceum"))
+        .args(["events", "--follow", "--from", "1", "--type", "job.*", "-o", "json"])
+        .env("LYCEUM_URL", &house.url)
+        .env("LYCEUM_TOKEN", token)
+        .stdout(std::fs::File::create(&printed).unwrap())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let ended_of = async |id: &str| {
+        eventually(&format!("the end of {id} is printed"), async || {
+            let text = std::fs::read_to_string(&printed).unwrap();
+            let mut events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            events.any(|event| event["type"] == "job.ended" && event["job"] == *id).then_some(())
+        })
+        .await;
+    };
+    ended_of(&first).await;
+    house.kill();
+    house.start().await;
+    let second = jobs::submit(&house, &ada, work(0)).await;
+    ended_of(&second).await;
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    let text = std::fs::read_to_string(&printed).unwrap();
+    let followed: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let all = admin.get(&house, "/events?type=job.*&limit=500").await;
+    assert_eq!(json!(followed), all["items"], "each once, in order");
+}
+
 #[tokio::test]
 async fn each_receiver_gets_its_events_in_order() {
     let (steady, late, refusing) = (Hook::start().await, Hook::start().await, Hook::start().await);
