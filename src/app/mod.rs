@@ -308,7 +308,7 @@ fn notifications(
     Notifications::new(sessions.clone(), runs.clone(), settings, key, portal)
 }
 
-/// Who tells operators and webhooks what happens.
+/// Creates the service that lists events and calls webhooks.
 fn events(config: &Config, sessions: &Arc<Sessions>, key: &keys::Key) -> Arc<Events> {
     let (db, clock, key) = (sessions.db.clone(), sessions.clock.clone(), keys::derive(key, b"webhooks"));
     Events::new(db, clock, config.notifications.clone(), key)

@@ -214,7 +214,7 @@ pub(super) fn wants_csv(headers: &HeaderMap) -> bool {
     wants(headers, "text/csv")
 }
 
-fn wants(headers: &HeaderMap, kind: &str) -> bool {
+pub(super) fn wants(headers: &HeaderMap, kind: &str) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.split([',', ';']).any(|accepted| accepted.trim().eq_ignore_ascii_case(kind))
 }

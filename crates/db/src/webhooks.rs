@@ -112,7 +112,7 @@ impl Db {
         }))
     }
 
-    /// Sets all that administrators set of a webhook, and begins anew after its failures. One that becomes active gets what
+    /// Changes the address, types and state of a webhook, and clears its failures. A webhook that becomes active gets what
     /// happens from now on. Returns false if there is none of this id.
     pub async fn change_webhook(&self, new: &Webhook, noted: &Entry<'_>) -> Result<bool> {
         let (id, types) = (new.id.to_string(), Json::write(&new.types));

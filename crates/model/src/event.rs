@@ -65,7 +65,8 @@ pub fn types_of_states() -> impl Iterator<Item = String> {
     states.flat_map(|state| ["session", "job"].map(|whose| format!("{whose}.{}", state.as_str())))
 }
 
-/// Whether a pattern selects a type: `*` all, `job.*` those that begin with `job.`, another one itself.
+/// Whether a pattern selects a type: `*` selects all, `job.*` those that begin with `job.`, any other pattern the type of
+/// the same name.
 pub fn selects(pattern: &str, kind: &str) -> bool {
     let begins = |family: &str| kind.strip_prefix(family).is_some_and(|rest| rest.starts_with('.'));
     pattern == "*" || pattern == kind || pattern.strip_suffix(".*").is_some_and(begins)

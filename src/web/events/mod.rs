@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Json as Answer,
     extract::State,
-    http::{HeaderMap, header},
+    http::HeaderMap,
     response::{IntoResponse, Response, sse::Event},
 };
 use futures_util::{Stream, stream};
@@ -21,16 +21,20 @@ use utoipa::IntoParams;
 
 use super::{
     Portal,
+    audit::wants,
     http::{
-        error::{Error, Problem, Result},
+        error::{Error, FieldError, Problem, Result},
         extract::{Admin, CurrentUser, Query},
         paging::{Listed, Paging},
         streams::sse_for,
     },
 };
-use crate::model::{
-    Role,
-    event::{PortalEvent, selects},
+use crate::{
+    events::is_known_type,
+    model::{
+        Role,
+        event::{PortalEvent, selects},
+    },
 };
 
 /// So many events are read at once.
@@ -43,7 +47,7 @@ const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct EventQuery {
-    /// Maximum number of events to return, 1 to 500. An event stream has no limit.
+    /// Maximum number of events to return, 1 to 500. Not with an event stream.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     /// `next_cursor` of the previous page.
@@ -83,11 +87,9 @@ pub async fn list(
     Query(parameters): Query<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    if parameters.after.is_some_and(|after| after < 0) {
-        return Err(Error::field("after", "out_of_range", "Must be 0 or higher."));
-    }
-    let patterns = parameters.patterns();
-    if wants_stream(&headers) {
+    let (patterns, is_stream) = (parameters.patterns(), wants(&headers, "text/event-stream"));
+    check(&parameters, &patterns, is_stream)?;
+    if is_stream {
         let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
         let after = match last.or(parameters.after) {
             Some(after) => after,
@@ -102,9 +104,21 @@ pub async fn list(
     Ok(Answer(page(&portal, after, limit, &patterns).await?).into_response())
 }
 
-fn wants_stream(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    accepted.split(',').any(|one| one.split(';').next().unwrap_or_default().trim() == "text/event-stream")
+/// A type that no event has would wait for ever, and pages belong to lists.
+fn check(parameters: &EventQuery, patterns: &[String], is_stream: bool) -> Result<()> {
+    let mut faults = Vec::new();
+    if parameters.after.is_some_and(|after| after < 0) {
+        faults.push(FieldError::new("after", "out_of_range", "Must be 0 or higher."));
+    }
+    if let Some(unknown) = patterns.iter().find(|pattern| !is_known_type(pattern)) {
+        let shown: String = unknown.chars().take(80).collect();
+        faults.push(FieldError::new("type", "unknown", format!("No event has the type `{shown}`.")));
+    }
+    let of_pages = [("limit", parameters.limit.is_some()), ("cursor", parameters.cursor.is_some())];
+    for (name, _) in of_pages.into_iter().filter(|(_, is_given)| is_stream && *is_given) {
+        faults.push(FieldError::new(name, "ambiguous", "Cannot be combined with an event stream."));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(Error::invalid(faults)) }
 }
 
 /// Reads on until there are enough events of the types, or no more.
@@ -137,8 +151,8 @@ fn follow(portal: Arc<Portal>, user: CurrentUser, after: i64, patterns: Vec<Stri
                 for event in ready.by_ref() {
                     let event: PortalEvent = event;
                     if is_wanted(&event, &patterns) {
-                        let told = Event::default().id(event.number.to_string()).event("event").json_data(&event);
-                        return Some((told.ok()?, (latest, after, ready)));
+                        let message = Event::default().id(event.number.to_string()).event("event").json_data(&event);
+                        return Some((message.ok()?, (latest, after, ready)));
                     }
                 }
                 let reader = portal.access.still(&user).await.ok()??;

@@ -87,6 +87,10 @@ async fn events_are_read_in_pages_and_followed() {
     assert_eq!(ada.ask(&house, "GET", "/events", &Value::Null).await.0, 403);
     let (status, refused) = admin.ask(&house, "GET", "/events?after=-1", &Value::Null).await;
     assert_eq!((status, &refused["errors"][0]["field"]), (422, &json!("after")));
+    let (status, refused) = admin.ask(&house, "GET", "/events?type=job.ended,jobs.*", &Value::Null).await;
+    assert_eq!((status, &refused["errors"][0]["field"]), (422, &json!("type")), "no event has it: {refused}");
+    let request = admin.request(&house, "GET", "/api/v1/events?limit=5").header("accept", "text/event-stream");
+    assert_eq!(request.send().await.unwrap().status(), 422, "a stream has no pages");
 }
 
 /// A command that follows goes on after the last event that it has printed, whatever happens to the portal.

@@ -184,7 +184,7 @@ impl Environments {
         files.await.map_err(|error| Error::Files(error.to_string()))
     }
 
-    /// Begins a new try for an environment that could not be built.
+    /// Builds an environment again that has failed.
     ///
     /// # Errors
     ///

@@ -301,7 +301,7 @@ impl Environments {
         self.0.known.subscribe()
     }
 
-    /// Begins a new try at once for all that could not be built, after somebody mended the cause.
+    /// Builds all environments again that have failed, after the cause was fixed.
     pub fn retry(&self) {
         self.queue_failed(|_| true);
     }
@@ -325,8 +325,8 @@ impl Environments {
         State::Building { percent: 0, step: "queued".to_owned(), since: self.0.clock.now() }
     }
 
-    /// Looks at the site's environments, builds the others, tries again when the network was the cause of a failure or
-    /// somebody asks for it. Never returns; dropping the future ends the tools.
+    /// Looks at the site's environments, builds the others, and repeats a build after a network error or on
+    /// request. Never returns; dropping the future ends the tools.
     pub async fn maintain(&self, loops: &Loops) {
         let mut wait = MIN_RETRY_DELAY;
         loop {
@@ -386,8 +386,8 @@ impl Environments {
         }
     }
 
-    /// Builds what is missing, one environment after the other, and goes on past those that fail. What failed before
-    /// and would fail again stays as it is: an environment that is added does not wait for it.
+    /// Builds what is missing, one environment after the other, and goes on past those that fail. One that
+    /// has failed is only built again on request or after a network error: a new environment does not wait for it.
     pub async fn attempt_all(&self) -> Vec<(String, Failure)> {
         let mut failures = Vec::new();
         let recipes = self.0.recipes.borrow().clone();

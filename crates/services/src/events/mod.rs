@@ -11,7 +11,7 @@ use tokio::{
     task::JoinSet,
 };
 
-pub use webhooks::{MOST_WEBHOOKS, WebhookRequest};
+pub use webhooks::{MOST_WEBHOOKS, WebhookRequest, is_known_type};
 
 use lyceum_db::{self as db, Db, webhooks::Webhook};
 use lyceum_model::{Clock, FieldError, Loops, WebhookId, event::PortalEvent};

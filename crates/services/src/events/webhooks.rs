@@ -13,7 +13,7 @@ use lyceum_model::{
 
 use super::{Error, Events, Result};
 use crate::notifications::{
-    DeliveryFailure, url_fault,
+    DELIVERY_TIMEOUT, DeliveryFailure, url_fault,
     webhook::{self, Post},
 };
 
@@ -131,7 +131,7 @@ impl Events {
         }
         let mut types: Vec<String> = Vec::new();
         for pattern in request.types.iter().map(|pattern| pattern.trim()).filter(|pattern| !pattern.is_empty()) {
-            if !is_known(pattern) {
+            if !is_known_type(pattern) {
                 let shown: String = pattern.chars().take(80).collect();
                 faults.push(FieldError::new("types", "unknown", format!("No event has the type `{shown}`.")));
             } else if !types.iter().any(|known| known == pattern) {
@@ -184,7 +184,12 @@ impl Events {
     async fn post(&self, hook: &Webhook, event: &PortalEvent) -> Result<(), DeliveryFailure> {
         let body = serde_json::to_vec(event).expect("plain data");
         let post = Post { id: event.number.to_string(), event: event.kind.clone(), body };
-        webhook::send(&self.config, &hook.url, &self.secret(hook), post, self.clock.now()).await
+        let secret = self.secret(hook);
+        let sending = webhook::send(&self.config, &hook.url, &secret, post, self.clock.now());
+        // The client has limits of its own, the lookup of the host has none.
+        tokio::time::timeout(DELIVERY_TIMEOUT, sending).await.unwrap_or_else(|_late| {
+            Err(DeliveryFailure::Later(format!("No response within {} s.", DELIVERY_TIMEOUT.as_secs())))
+        })
     }
 }
 
@@ -202,8 +207,8 @@ fn after_attempt(before: &Progress, number: i64, outcome: Result<(), DeliveryFai
     }
 }
 
-/// Whether some type of events is selected by this pattern.
-fn is_known(pattern: &str) -> bool {
+/// Whether a pattern selects a type of events that exists.
+pub fn is_known_type(pattern: &str) -> bool {
     ACTIONS.iter().any(|action| selects(pattern, action)) || types_of_states().any(|kind| selects(pattern, &kind))
 }
 
@@ -242,10 +247,10 @@ mod tests {
     #[test]
     fn patterns_select_something() {
         for pattern in ["*", "job.*", "job.ended", "quota.*", "user.add", "sign_in", "webhook.*"] {
-            assert!(is_known(pattern), "{pattern}");
+            assert!(is_known_type(pattern), "{pattern}");
         }
         for pattern in ["jobs.*", "job.", "job.failed", "**", "quota.change.*", ""] {
-            assert!(!is_known(pattern), "{pattern}");
+            assert!(!is_known_type(pattern), "{pattern}");
         }
     }
 }

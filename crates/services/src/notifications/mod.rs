@@ -55,8 +55,8 @@ const LATEST_VALUE: i64 = 600;
 const MAX_PER_ROUND: i64 = 200;
 const MAX_DELIVERING: usize = 8;
 
-/// Whoever takes longer for one message is away.
-const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
+/// A server that takes longer for one message is away.
+pub(crate) const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long what was told is kept (seconds), and how often that is looked at.
 const RETENTION_SECONDS: i64 = 30 * 86_400;
