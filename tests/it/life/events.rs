@@ -55,8 +55,9 @@ async fn events_are_read_in_pages_and_followed() {
         .map(|text| serde_json::from_str(text).unwrap())
         .collect();
     let kinds: Vec<&str> = followed.iter().map(|event| event["type"].as_str().unwrap()).collect();
-    let told: Vec<&str> = kinds.into_iter().filter(|kind| *kind != "job.stopping").collect();
-    assert_eq!(told, ["job.queued", "job.submit", "job.starting", "job.running", "job.ended"]);
+    // A program that ends at once may be over before it is seen to run.
+    let told: Vec<&str> = kinds.into_iter().filter(|kind| !["job.running", "job.stopping"].contains(kind)).collect();
+    assert_eq!(told, ["job.queued", "job.submit", "job.starting", "job.ended"]);
     let ended = followed.last().unwrap();
     assert_eq!(
         (&ended["job"], &ended["owner"], &ended["exit_code"]),
