@@ -214,7 +214,7 @@ mod tests {
 
     /// The words of a line as a shell would pass them on, without what it does itself.
     fn words(line: &str) -> Vec<String> {
-        let line = line.split([" > ", " < "].iter().find(|end| line.contains(**end)).unwrap_or(&"\n")).next().unwrap();
+        let line = [" | ", " > ", " < "].iter().fold(line, |line, end| line.split(end).next().unwrap());
         let (mut words, mut quote) = (vec![String::new()], None);
         for letter in line.trim().chars() {
             match (letter, quote) {
