@@ -52,7 +52,7 @@ function work() {
     lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]),
   );
   const asked = { script };
-  if (chosen("work")?.value === "script" && $("#sbatch", form)?.checked) asked.sbatch = true;
+  if (chosen("work")?.value === "script" && $("#sbatch", form)) asked.sbatch = $("#sbatch", form).checked;
   if ($("#login_shell", form)?.checked) asked.login_shell = true;
   const words = chosen("work")?.value === "script" ? value("arguments").match(/"[^"]*"|'[^']*'|\S+/g) : null;
   if (words) asked.arguments = words.map((word) => word.replace(/^(["'])(.*)\1$/, "$2"));
@@ -135,9 +135,15 @@ function request() {
 // A script to begin with, or one from this computer; it is read here, and sent with the form.
 function fill(text) {
   $("#script", form).value = text;
-  $("#sbatch", form).checked = /^#SBATCH\s/m.test(text);
   $("#script", form).dispatchEvent(new Event("input", { bubbles: true }));
 }
+// Lines of Slurm's that were not there before count, unless the user unticks the box.
+let hadLines = /^#SBATCH\s/m.test($("#script", form)?.value ?? "");
+$("#script", form)?.addEventListener("input", (event) => {
+  const hasLines = /^#SBATCH\s/m.test(event.target.value);
+  if ($("#sbatch", form) && hasLines !== hadLines) $("#sbatch", form).checked = hasLines;
+  hadLines = hasLines;
+});
 $("#template", form)?.addEventListener("change", (event) => {
   const { script } = event.target.selectedOptions[0].dataset;
   if (script) fill(script);
@@ -198,7 +204,7 @@ async function ask() {
   verdict.classList.add("busy");
   try {
     // Whether it starts does not depend on the program, which may not be written yet.
-    const asked = isJob && !("sbatch" in request()) ? { ...request(), script: "true" } : request();
+    const asked = isJob && !request().sbatch ? { ...request(), script: "true" } : request();
     const many = isJob ? several(asked) : null;
     const answer = await fetch(
       many ? "/api/v1/sweeps/preview" : isJob ? "/api/v1/jobs/admission" : "/api/v1/admission",

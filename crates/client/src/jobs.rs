@@ -140,9 +140,10 @@ pub struct Submit {
     /// A local file with the script to run
     #[arg(long)]
     pub script: Option<PathBuf>,
-    /// Apply the `#SBATCH` lines of the script, as `sbatch` does
-    #[arg(long, requires = "script")]
-    pub sbatch: bool,
+    /// Whether the `#SBATCH` lines of the script apply, as with `sbatch`. Default on a Slurm cluster: if it has any
+    #[arg(long, requires = "script", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true")]
+    pub sbatch: Option<bool>,
     /// Run in the environment of your login shell, after its profile files are read
     #[arg(long)]
     pub login_shell: bool,
@@ -307,7 +308,7 @@ pub(super) fn body(submit: &Submit) -> Result<Value> {
     put("script", script.transpose()?.map(Value::from));
     let words = (!submit.command.is_empty()).then(|| json!(submit.command));
     put(if submit.script.is_some() { "arguments" } else { "command" }, words);
-    put("sbatch", submit.sbatch.then_some(Value::Bool(true)));
+    put("sbatch", submit.sbatch.map(Value::Bool));
     put("login_shell", submit.login_shell.then_some(Value::Bool(true)));
     put("name", submit.name.clone().map(Value::from));
     put("group", submit.group.clone().map(Value::from));

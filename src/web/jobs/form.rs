@@ -142,7 +142,7 @@ pub async fn submit(
                     }
                     Err(faults) => Err(Error::invalid(faults)),
                 }
-            } else if let Some(array) = request.take_array() {
+            } else if let Some(array) = request.take_array(portal.sessions.scheduler.has_queue()) {
                 let many = SweepRequest { job: request, array: Some(array), ..SweepRequest::default() };
                 let made = portal.sweeps.submit(user.actor(), many, key).await.map_err(Error::from);
                 made.map(|sweep| format!("/sweeps/{}", sweep.id))
@@ -248,6 +248,7 @@ fn shared_fields(asked: &JobRequest) -> StartRequest {
 
 /// What an earlier job ran, as the form shows it.
 fn work_of(like: JobRequest) -> WorkForm {
+    let sbatch = like.is_slurm_script(true);
     let variables = like.variables.unwrap_or_default();
     let lines = variables.iter().map(|(name, value)| format!("{name}={value}"));
     let argv = like.command.unwrap_or_default();
@@ -266,7 +267,7 @@ fn work_of(like: JobRequest) -> WorkForm {
         tags: like.tags.unwrap_or_default().join(", "),
         notes: like.notes.unwrap_or_default(),
         slurm: Some(SlurmForm {
-            sbatch: like.sbatch.unwrap_or(false),
+            sbatch,
             nodes: like.nodes.map(|nodes| nodes.to_string()).unwrap_or_default(),
             tasks_per_node: like.tasks_per_node.map(|tasks| tasks.to_string()).unwrap_or_default(),
         }),
@@ -317,6 +318,7 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
     };
     let retries = number("retries", &work.retries);
     let retry_wait_seconds = number("retry_wait_seconds", &work.retry_wait);
+    let sbatch = work.slurm.as_ref().filter(|_| work.is_script).map(|slurm| slurm.sbatch);
     let slurm = work.slurm.clone().unwrap_or_default();
     let nodes = number("nodes", &slurm.nodes);
     let tasks_per_node = number("tasks_per_node", &slurm.tasks_per_node);
@@ -340,7 +342,7 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
         notes: Some(work.notes.clone()).filter(|notes| !notes.trim().is_empty()),
         retries,
         retry_wait_seconds,
-        sbatch: Some(true).filter(|_| slurm.sbatch && work.is_script),
+        sbatch,
         nodes,
         tasks_per_node,
         after: Some(after).filter(|after| !after.is_empty()),

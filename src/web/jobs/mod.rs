@@ -374,7 +374,7 @@ pub async fn submit(
     Json(request): Json<JobRequest>,
 ) -> Result<Created<JobView>> {
     let mut request = portal.presets.complete_job(&user.user, request).await?;
-    let job = match request.take_array() {
+    let job = match request.take_array(portal.sessions.scheduler.has_queue()) {
         None => portal.jobs.submit(user.actor(), request, key.as_deref()).await?,
         Some(array) => {
             let many = SweepRequest { job: request, array: Some(array), ..SweepRequest::default() };

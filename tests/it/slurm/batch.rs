@@ -95,10 +95,19 @@ async fn a_script_as_it_is() {
     ended(&house, &person, &id, "stopped_by_owner").await;
     assert_eq!(jobs(&cluster), 2);
 
+    // Unless its lines are said to be comments, also in a copy.
+    let script = "#!/bin/sh\n#SBATCH -t 7 --nonsense\ntrue\n";
+    let id = submit(&house, &person, json!({ "script": script, "sbatch": false })).await;
+    let (status, copy) = person.ask(&house, "POST", &format!("/jobs/{id}/clone"), &json!({})).await;
+    assert!(status < 300 && copy["time_limit_seconds"] != json!(420), "{copy}");
+    for id in [&id, copy["id"].as_str().unwrap()] {
+        ended(&house, &person, id, "exited").await;
+    }
+
     // The tasks of an array are jobs, each of its own size.
     let script =
         "#!/bin/sh\n#SBATCH --array=1-5:2%2 -c 1\n#SBATCH --mem=100M -J many\necho task $SLURM_ARRAY_TASK_ID\n";
-    submit(&house, &person, json!({ "script": script, "sbatch": true })).await;
+    submit(&house, &person, json!({ "script": script })).await;
     let tasks = crate::wait::eventually("all three have ended", async || {
         let list = person.get(&house, "/jobs?search=many&state=ended").await;
         Some(list["items"].as_array().unwrap().clone()).filter(|ended| ended.len() == 3)
@@ -112,7 +121,7 @@ async fn a_script_as_it_is() {
     said.sort();
     assert_eq!(said, ["task 1\n", "task 3\n", "task 5\n"]);
     assert_eq!(person.get(&house, "/sweeps").await["items"][0]["parallel"], json!(2));
-    assert_eq!(jobs(&cluster), 5);
+    assert_eq!(jobs(&cluster), 7);
 }
 
 /// A command is started on every node so many times by the portal itself.

@@ -35,17 +35,24 @@ pub(super) struct ScriptOptions {
 impl JobRequest {
     /// Takes out the array that is asked for, by its field or by a line of a script of Slurm's: it makes many
     /// jobs, each with the same script.
-    pub fn take_array(&mut self) -> Option<String> {
-        let script = self.script.as_deref().filter(|_| self.sbatch == Some(true));
+    pub fn take_array(&mut self, on_cluster: bool) -> Option<String> {
+        let script = self.script.as_deref().filter(|_| self.is_slurm_script(on_cluster));
         let of_script = || script.and_then(|script| sbatch::array_of(&plain(script)));
         let array = self.array.clone().or_else(of_script);
         self.array = None;
         array
     }
 
+    /// Whether the script's own lines count: on a cluster they do if it has any, as with `sbatch`, unless the request
+    /// says otherwise.
+    pub fn is_slurm_script(&self, on_cluster: bool) -> bool {
+        let has_lines = || self.script.as_deref().is_some_and(|script| sbatch::has_lines(&plain(script)));
+        self.sbatch.unwrap_or_else(|| on_cluster && has_lines())
+    }
+
     /// Takes what the script's own lines say into the fields; answers the rest.
     pub(super) fn take_lines(&mut self, node: Option<NodeSize<'_>>, faults: &mut Vec<FieldError>) -> ScriptOptions {
-        if self.sbatch != Some(true) {
+        if !self.is_slurm_script(node.is_some()) {
             return ScriptOptions::default();
         }
         let Some(node) = node else {

@@ -36,8 +36,8 @@ pub struct JobRequest {
     pub command: Option<Vec<String>>,
     /// The text of a script. The program in its first line runs it, such as `#!/bin/bash`, otherwise `/bin/sh`.
     pub script: Option<String>,
-    /// On a Slurm cluster: the script is a Slurm script. Its `#SBATCH` lines take precedence over the other fields of
-    /// this request, except the name.
+    /// On a Slurm cluster: whether the script's `#SBATCH` lines apply. They take precedence over the other fields of this
+    /// request, except the name. Default: true if the script has such lines.
     pub sbatch: Option<bool>,
     /// The arguments of `script`.
     pub arguments: Option<Vec<String>>,
@@ -155,6 +155,8 @@ impl JobRequest {
         } else {
             (task.retries, task.variables)
         };
+        let has_lines = script.as_deref().is_some_and(|script| sbatch::has_lines(&plain(script)));
+        let sbatch = Some(task.shape.as_written).filter(|as_written| *as_written || has_lines);
         // A folder that its lines name begins where it was submitted.
         let of_lines = script.as_deref().filter(|_| task.shape.as_written).and_then(sbatch::folder_of);
         let working_directory = spec.working_directory.as_deref().map(|folder| {
@@ -171,7 +173,7 @@ impl JobRequest {
             working_directory,
             profile: None,
             resources: Some(task.shape.share(spec.resources.clone())),
-            sbatch: Some(true).filter(|_| task.shape.as_written),
+            sbatch,
             nodes: Some(task.shape.nodes).filter(|nodes| *nodes > 1),
             tasks_per_node: Some(task.shape.tasks_per_node).filter(|tasks| *tasks > 1),
             environment: spec.environment.clone(),

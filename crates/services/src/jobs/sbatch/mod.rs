@@ -72,17 +72,11 @@ pub(super) fn read(
     }
     let mut of_others = Vec::new();
     let mut ignores_others = false;
-    for (index, line) in script.lines().enumerate() {
-        let bare = line.trim();
-        if !bare.is_empty() && !bare.starts_with('#') {
-            // Slurm reads no further than the first command.
-            break;
-        }
-        let behind = |word: &str| line.strip_prefix(word).filter(|rest| rest.starts_with([' ', '\t']));
-        if let Some(word) = OTHER_WORDS.into_iter().find(|word| behind(word).is_some()) {
+    for (index, line) in head(script).enumerate() {
+        if let Some(word) = OTHER_WORDS.into_iter().find(|word| behind(line, word).is_some()) {
             of_others.push((index, word));
         }
-        let Some(words) = behind(WORD) else { continue };
+        let Some(words) = behind(line, WORD) else { continue };
         if ["hetjob", "packjob"].contains(&words.trim()) {
             let why = "heterogeneous jobs are not supported: submit a job for each part, or give all parts the same \
                        size";
@@ -110,6 +104,21 @@ pub(super) fn read(
         }
     }
     if faults.is_empty() { Ok(lines) } else { Err(faults) }
+}
+
+/// Whether a script has lines for `sbatch`, well written or not.
+pub(super) fn has_lines(script: &str) -> bool {
+    head(script).any(|line| behind(line, WORD).is_some())
+}
+
+/// The lines that Slurm reads: those before the first command.
+fn head(script: &str) -> impl Iterator<Item = &str> {
+    let is_read = |line: &&str| matches!(line.trim().chars().next(), None | Some('#'));
+    script.lines().take_while(is_read)
+}
+
+fn behind<'a>(line: &'a str, word: &str) -> Option<&'a str> {
+    line.strip_prefix(word).filter(|rest| rest.starts_with([' ', '\t']))
 }
 
 /// The tasks of the array that a script asks for, where its lines can be read.
@@ -330,6 +339,10 @@ mod tests {
             assert_eq!(array_of(&format!("#!/bin/sh\n{line}\ntrue\n")).as_deref(), array, "{line}");
         }
         assert_eq!(array_of("true"), None);
+        assert!(has_lines("#!/bin/sh\n# words\n\n#SBATCH\t-n 2\n") && has_lines("#SBATCH --nonsense\n"));
+        for script in ["", "true", "#!/bin/sh\n #SBATCH -n 2\n", "#!/bin/sh\ntrue\n#SBATCH -n 2\n", "#SBATCHES -n 2"] {
+            assert!(!has_lines(script), "{script}");
+        }
     }
 
     #[test]
