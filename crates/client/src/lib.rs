@@ -16,6 +16,7 @@ mod jobs;
 mod log;
 mod manage;
 mod models;
+mod nodes;
 mod offboard;
 mod output;
 mod presets;
@@ -54,6 +55,7 @@ pub use images::ImageArguments;
 pub use jobs::JobArguments;
 use lyceum_model::{Clock, SessionState, time::parse_duration};
 pub use models::ModelArguments;
+pub use nodes::NodeArguments;
 pub use offboard::OffboardArguments;
 pub use output::{Columns, Format, Output};
 pub use presets::PresetArguments;
@@ -216,6 +218,9 @@ pub enum Command {
     /// List the GPUs and their use
     #[command(visible_alias = "gpus")]
     Gpu(GpuArguments),
+    /// List, drain and resume nodes
+    #[command(visible_alias = "nodes")]
+    Node(NodeArguments),
     /// Test the storage of folders and datasets
     Storage(StorageArguments),
     /// List, show, add, pull and remove container images
@@ -267,6 +272,7 @@ impl Command {
             Self::Files(arguments) => arguments.parts(),
             Self::Preset(arguments) => arguments.parts(),
             Self::Gpu(arguments) => arguments.parts(),
+            Self::Node(arguments) => arguments.parts(),
             Self::Image(arguments) => arguments.parts(),
             Self::Usage(UsageArguments { output, columns, .. }) => (output, Some(columns)),
             Self::Context(arguments) => arguments.parts(),
@@ -347,6 +353,7 @@ async fn ask(
         Command::Sweep(arguments) => sweeps::run(&open()?, arguments, out).await,
         Command::Preset(arguments) => presets::run(&open()?, arguments, out).await,
         Command::Gpu(arguments) => gpus::run(&open()?, &arguments, out).await,
+        Command::Node(arguments) => nodes::run(&open()?, arguments, out).await,
         Command::Storage(arguments) => storage::run(&open()?, &arguments, out).await,
         Command::Image(arguments) => images::run(&open()?, arguments, out).await,
         Command::Quota(arguments) => quota::run(&open()?, &arguments, out).await,

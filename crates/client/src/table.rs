@@ -332,6 +332,28 @@ pub fn gpus(gpus: &[Gpu]) -> String {
     columns(&std::iter::once(head.to_vec()).chain(gpus.iter().map(row)).collect::<Vec<_>>())
 }
 
+/// Each node with what of it is allocated, and why it accepts no work.
+pub fn nodes(nodes: &[Value]) -> String {
+    if nodes.is_empty() {
+        return "no nodes\n".to_owned();
+    }
+    let head = ["NODE", "STATE", "GPUS", "CORES", "MEMORY", "DETAIL"].map(str::to_owned);
+    let row = |node: &Value| {
+        let number = |field: &str| node[field].as_i64().unwrap_or_default();
+        let text = |field: &str| harmless(node[field].as_str().unwrap_or("-"));
+        let memory = [number("memory_held_bytes"), number("memory_bytes")].map(human_size);
+        vec![
+            text("name"),
+            text("state"),
+            format!("{} of {}", number("gpus_held"), number("gpus")),
+            format!("{} of {}", number("cpus_held"), number("cpus")),
+            memory.join(" of "),
+            text("detail"),
+        ]
+    };
+    columns(&std::iter::once(head.to_vec()).chain(nodes.iter().map(row)).collect::<Vec<_>>())
+}
+
 /// Each image with how far it is.
 pub fn images(images: &[Value]) -> String {
     if images.is_empty() {

@@ -131,6 +131,8 @@ pub const ACTIONS: &[&str] = &[
     "diagnostics.start",
     "gpu.hold",
     "gpu.release",
+    "node.drain",
+    "node.resume",
     "image.add",
     "image.clean",
     "preset.add",

@@ -22,6 +22,8 @@ pub struct Machines {
     /// How much more time the batch system is asked for than a user asks for (seconds).
     pub margin_seconds: i64,
     pub hides: HiddenDetails,
+    /// Whether the batch system lets the portal's account drain nodes.
+    pub may_drain: bool,
 }
 
 /// What the site shows to its operators alone.

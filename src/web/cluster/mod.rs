@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod choices;
+mod drain;
 mod draw;
 pub mod machines;
 pub mod node;
@@ -84,10 +85,12 @@ pub async fn page(
     Ok(Page(page).into_response())
 }
 
-/// The routes that keep GPUs from new work.
+/// The routes that keep GPUs and nodes from new work.
 pub fn hold_api() -> super::http::routes::Api {
     use utoipa_axum::routes;
-    super::http::routes::Api::within(&crate::auth::scopes::CLUSTER).routes(routes!(withheld::hold, withheld::release))
+    super::http::routes::Api::within(&crate::auth::scopes::CLUSTER)
+        .routes(routes!(withheld::hold, withheld::release))
+        .routes(routes!(drain::drain, drain::resume))
 }
 
 /// The same by forms.
@@ -96,6 +99,8 @@ pub fn hold_pages(others: super::http::routes::Pages) -> super::http::routes::Pa
         .and(&crate::auth::scopes::UNSCOPED)
         .post("/cluster/gpus/{uuid}/hold", withheld::hold_by_form)
         .post("/cluster/gpus/{uuid}/release", withheld::release_by_form)
+        .post("/nodes/{name}/drain", drain::drain_by_form)
+        .post("/nodes/{name}/resume", drain::resume_by_form)
 }
 
 /// Asks the owner whether they still need GPUs that rest.

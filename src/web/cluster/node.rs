@@ -20,7 +20,11 @@ use super::{
 };
 use crate::{
     cluster::{GpuView, QueueFilter, holders},
-    model::{JobId, Machines, Reservation, Resources, Session, SessionId, Timestamp, machines::Share, node_list},
+    model::{
+        JobId, Machines, Reservation, Resources, Session, SessionId, Timestamp,
+        machines::{MachineState, Share},
+        node_list,
+    },
     web::{
         Portal,
         http::{
@@ -29,7 +33,9 @@ use crate::{
         },
         page::{Nav, Page},
         sessions::cards::is_operator,
-        views::{Calendar, GpuTile, Meter, Moment, NodePage, NodeWork, Show, StateBadge, Unit, resources_line},
+        views::{
+            Calendar, DrainAction, GpuTile, Meter, Moment, NodePage, NodeWork, Show, StateBadge, Unit, resources_line,
+        },
     },
 };
 
@@ -113,6 +119,8 @@ struct Found {
     detail: NodeDetailView,
     reservations: Vec<Reservation>,
     trouble: Option<String>,
+    /// Whether the batch system lets the portal drain it.
+    may_drain: bool,
 }
 
 async fn gather(portal: &Portal, user: &CurrentUser, name: &str) -> Result<Found> {
@@ -157,7 +165,7 @@ async fn of_cluster(portal: &Portal, user: &CurrentUser, name: &str, machines: M
         reservations: reservations.iter().map(|one| ReservationView::new(one, true)).collect(),
         node,
     };
-    Ok(Found { detail, reservations, trouble: machines.trouble })
+    Ok(Found { detail, reservations, trouble: machines.trouble, may_drain: machines.may_drain })
 }
 
 /// As many GPUs as a node has of a model; which of them are taken, the batch system does not tell.
@@ -226,7 +234,7 @@ async fn of_this_machine(portal: &Portal, user: &CurrentUser, name: &str) -> Res
     };
     let workloads = sessions.iter().filter(|session| session.placement.is_some()).map(workload).collect();
     let detail = NodeDetailView { node, gpus, workloads, reservations: Vec::new() };
-    Ok(Found { detail, reservations: Vec::new(), trouble: None })
+    Ok(Found { detail, reservations: Vec::new(), trouble: None, may_drain: false })
 }
 
 fn kind(session: Option<&Session>, otherwise: &'static str) -> &'static str {
@@ -239,7 +247,7 @@ fn kind(session: Option<&Session>, otherwise: &'static str) -> &'static str {
 
 /// `/nodes/{name}`
 pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(name): Id<String>) -> Result<Response> {
-    let Found { detail, reservations, trouble } = gather(&portal, &user, &name).await?;
+    let Found { detail, reservations, trouble, may_drain } = gather(&portal, &user, &name).await?;
     let (now, maintenance) = (portal.clock.now(), portal.db.maintenance().await?);
     let others = others(&detail);
     let NodeDetailView { node, gpus, workloads, .. } = detail;
@@ -281,6 +289,10 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(name)
         work: workloads.into_iter().map(work).collect(),
         others,
         calendar: Calendar::new(&reservations, maintenance.as_ref(), now),
+        drain: (may_drain && is_operator(&user.0)).then_some(match node.state {
+            MachineState::Draining | MachineState::Drained | MachineState::Down => DrainAction::Resume,
+            _ => DrainAction::Drain,
+        }),
         seen: node.at.map(|at| Moment::ago(at, now)),
         trouble,
     };

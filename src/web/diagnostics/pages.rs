@@ -29,8 +29,8 @@ use crate::{
         page::{Nav, Page},
         sessions::cards::is_operator,
         views::{
-            self, DiagnosticsForm, DiagnosticsPage, DiagnosticsRow, DiagnosticsTables, RunningTest, ShowDiagnostics,
-            ShowStorage, StorageForm, TestedStorage,
+            self, DiagnosticsForm, DiagnosticsPage, DiagnosticsRow, DiagnosticsTables, Remedy, RunningTest,
+            ShowDiagnostics, ShowStorage, StorageForm, TestedStorage,
         },
     },
 };
@@ -188,8 +188,11 @@ pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): 
         row: DiagnosticsRow::new(&run, now),
         detail: run.detail.clone(),
         running,
-        is_clustered: portal.sessions.scheduler.has_queue(),
-        may_hold: is_operator(&user.0),
+        remedy: is_operator(&user.0).then_some(match portal.sessions.scheduler.machines().await {
+            None => Remedy::Hold,
+            Some(machines) if machines.may_drain => Remedy::Drain,
+            Some(_) => Remedy::Command,
+        }),
         tables: DiagnosticsTables::new(&run, measured.as_ref(), installed.as_ref(), &past),
         has_results: results.is_some(),
         judgement: run.judgement,

@@ -248,6 +248,19 @@ impl From<cluster::WithholdError> for Error {
     }
 }
 
+impl From<cluster::DrainError> for Error {
+    fn from(err: cluster::DrainError) -> Self {
+        use cluster::DrainError as Drain;
+        match err {
+            Drain::NotFound => Self::not_found(),
+            Drain::Forbidden => Self::forbidden(as_sentence(&err.to_string())),
+            Drain::Invalid(fault) => Self::invalid(vec![fault]),
+            Drain::Scheduler(err) => err.into(),
+            Drain::Db(err) => err.into(),
+        }
+    }
+}
+
 impl From<notifications::Error> for Error {
     fn from(err: notifications::Error) -> Self {
         match err {

@@ -129,6 +129,17 @@ pub struct RunningTest {
     pub waits: Option<String>,
 }
 
+/// How an operator keeps new work from what failed a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The portal allocates the GPUs, and holds one back.
+    Hold,
+    /// The batch system lets the portal drain the node.
+    Drain,
+    /// It does not: a command for the batch system's operators.
+    Command,
+}
+
 /// One test.
 #[derive(Debug, Template)]
 #[template(path = "diagnostics/show.html")]
@@ -138,10 +149,8 @@ pub struct ShowDiagnostics {
     pub detail: String,
     pub running: Option<RunningTest>,
     pub judgement: Option<Judgement>,
-    /// Whether GPUs belong to nodes of a batch system.
-    pub is_clustered: bool,
-    /// Whether the reader may keep a GPU from new work.
-    pub may_hold: bool,
+    /// What the reader may do about a critical verdict.
+    pub remedy: Option<Remedy>,
     pub has_results: bool,
     pub tables: DiagnosticsTables,
 }
@@ -177,18 +186,22 @@ impl ShowDiagnostics {
 
     /// The reason with which an operator can keep a GPU from new work, where the portal gives GPUs out.
     pub fn hold(&self, gpu: &GpuVerdict) -> Option<String> {
-        let is_wanted = self.may_hold && !self.is_clustered && gpu.verdict == Verdict::Critical;
+        let is_wanted = self.remedy == Some(Remedy::Hold) && gpu.verdict == Verdict::Critical;
         let worst = gpu.findings.iter().find(|finding| finding.verdict == Verdict::Critical)?;
         let reason = format!("test {}: {}", self.row.id, worst.seen);
         is_wanted.then(|| reason.chars().filter(|c| !c.is_control()).take(200).collect())
     }
 
-    /// What keeps new work from the node, for operators of a cluster.
-    pub fn drain(&self) -> Option<String> {
+    /// Whether the reader is offered to drain the node in this way.
+    pub fn drains(&self, remedy: Remedy) -> bool {
         let is_critical = self.judgement.as_ref().is_some_and(|judged| judged.verdict == Verdict::Critical);
-        let wanted = self.may_hold && self.is_clustered && is_critical && !self.row.node.is_empty();
+        self.remedy == Some(remedy) && is_critical && !self.row.node.is_empty()
+    }
+
+    /// What drains the node, where the portal may not do it.
+    pub fn drain_command(&self) -> Option<String> {
         let safe = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        wanted.then(|| {
+        self.drains(Remedy::Command).then(|| {
             let node: String = self.row.node.chars().filter(|c| safe(*c)).collect();
             format!("scontrol update nodename={node} state=drain reason=\"lyceum diagnostics {}\"", self.row.id)
         })

@@ -81,7 +81,7 @@ pub use datasets::{
 };
 pub use diagnostics::{
     CollectiveRow, DiagnosticsForm, DiagnosticsPage, DiagnosticsRow, DiagnosticsTables, HeatedCell, HistoryRow,
-    LinkMatrix, RunningTest, ShowDiagnostics, StorageForm, check_title, verdict_badge,
+    LinkMatrix, Remedy, RunningTest, ShowDiagnostics, StorageForm, check_title, verdict_badge,
 };
 pub use drawn::{Drawing, DrawnObject, LegendLine, colour_of, legend_line, legend_of};
 pub use entry::{ApiDocs, Login, Welcome};
@@ -113,7 +113,7 @@ pub use new_session::{
     AdmissionPreview, AppTile, EnvironmentChoice, FieldError, Fit, ImageChoice, NewSession, NewSessionForm, SizeTile,
     Slider, Sliders,
 };
-pub use node::{GpuTile, NodePage, NodeWork};
+pub use node::{DrainAction, GpuTile, NodePage, NodeWork};
 pub use notice::{NoticeLine, Notices};
 pub use notification_form::{NotificationForm, NotificationRow};
 pub use offboard::{HandOverForm, HandOverOutcome, HandOverRow, OffboardPage, StepRow};

@@ -24,10 +24,19 @@ pub struct NodePage {
     /// What others hold of it, where their work is not listed: `3 cores · 1 GPU`.
     pub others: Option<String>,
     pub calendar: Option<Calendar>,
+    /// What the reader may do about its accepting work.
+    pub drain: Option<DrainAction>,
     /// When all of this was true.
     pub seen: Option<Moment>,
     /// Why nothing newer is known.
     pub trouble: Option<String>,
+}
+
+/// What keeps new work from a node, or lets it accept work again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainAction {
+    Drain,
+    Resume,
 }
 
 /// A GPU.

@@ -41,8 +41,10 @@ use super::{
 };
 
 /// They tell of no change in the database, so that there is nothing to be one with.
-const ALONE: [&str; 7] = [
+const ALONE: [&str; 9] = [
     "sign_in.failed",
+    "node.drain",
+    "node.resume",
     "packages.reset",
     "queue.cancel",
     "image.clean",

@@ -268,6 +268,11 @@ const MATRIX: &[Row] = &[
     row("DELETE", "/api/v1/gpus/{uuid}/hold", "", [401, 403, 403, 404, 403, 401, 401]),
     row("POST", "/cluster/gpus/{uuid}/hold", "reason=x", [401, 403, 403, 404, 403, 401, 401]),
     row("POST", "/cluster/gpus/{uuid}/release", "a=b", [401, 403, 403, 404, 403, 401, 401]),
+    // There is no such node.
+    row("PUT", "/api/v1/nodes/{name}/drain", r#"{"reason": "x"}"#, [401, 403, 403, 404, 403, 401, 401]),
+    row("DELETE", "/api/v1/nodes/{name}/drain", "", [401, 403, 403, 404, 403, 401, 401]),
+    row("POST", "/nodes/{name}/drain", "reason=x", [401, 403, 403, 404, 403, 401, 401]),
+    row("POST", "/nodes/{name}/resume", "a=b", [401, 403, 403, 404, 403, 401, 401]),
     row("GET", "/api/v1/diagnostics", "", [401, 200, 200, 200, 200, 401, 401]),
     row("POST", "/api/v1/diagnostics", r#"{"gpus": 0}"#, [401, 422, 422, 422, 403, 401, 401]),
     row("POST", "/api/v1/diagnostics/storage", "{}", [401, 422, 422, 422, 403, 401, 401]),

@@ -171,8 +171,7 @@ pub fn running(word: &Word) -> ShowDiagnostics {
         detail: String::new(),
         running: Some(RunningTest { part: "links".to_owned(), done: 1, of: 6, waits: None }),
         judgement: None,
-        is_clustered: false,
-        may_hold: false,
+        remedy: None,
         has_results: false,
         tables: DiagnosticsTables::default(),
     }
@@ -198,8 +197,7 @@ pub fn show(word: &Word) -> ShowDiagnostics {
     ShowDiagnostics {
         row: DiagnosticsRow::new(&run, NOW),
         running: None,
-        is_clustered: false,
-        may_hold: true,
+        remedy: Some(Remedy::Hold),
         has_results: true,
         tables: DiagnosticsTables::new(&run, Some(&measured(word)), Some(&installed(word)), &past),
         judgement: run.judgement,
@@ -208,7 +206,7 @@ pub fn show(word: &Word) -> ShowDiagnostics {
 }
 
 pub fn on_cluster(word: &Word) -> ShowDiagnostics {
-    ShowDiagnostics { is_clustered: true, ..show(word) }
+    ShowDiagnostics { remedy: Some(Remedy::Drain), ..show(word) }
 }
 
 fn of_storage(word: &Word, state: RunState, judgement: Option<Judgement>) -> Diagnostics {

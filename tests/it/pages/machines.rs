@@ -166,6 +166,7 @@ pub fn node(word: &Word) -> NodePage {
         ],
         others: Some("3 cores · 1 GPU".to_owned()),
         calendar: Some(calendar(word)),
+        drain: Some(DrainAction::Drain),
         seen: Some(Moment::ago(NOW.plus_seconds(-4), NOW)),
         trouble: Some(word("Slurm has not listed its nodes within a few seconds")),
     }

@@ -11,6 +11,7 @@ mod clocks;
 pub mod cluster;
 mod conformance;
 mod diagnostics;
+mod drain;
 mod faults;
 mod gpus;
 mod images;

@@ -3,6 +3,7 @@
 //! the scheduler has in memory, tells admission which GPUs must not be given out, and writes
 //! the minutes down. Whoever wants to know reads the last [`View`]; nobody waits for a driver.
 
+mod drain;
 pub(crate) mod gpu_rest;
 mod history;
 mod idle_gpus;
@@ -32,6 +33,7 @@ use crate::{
     admission::{Admission, Bar},
     scheduler::Scheduler,
 };
+pub use drain::DrainError;
 use history::Minutes;
 use idle_gpus::IdleGpus;
 pub use outsiders::Outsider;

@@ -31,11 +31,7 @@ impl Cluster {
     /// Keeps a GPU from new work, with the reason.
     pub async fn withhold(&self, user: &User, uuid: &str, reason: &str) -> Result<WithheldGpu, WithholdError> {
         self.may_withhold(user, uuid)?;
-        let reason = reason.trim();
-        if reason.is_empty() || reason.chars().count() > MAX_REASON_LENGTH || reason.contains(char::is_control) {
-            let message = format!("Give a reason in one line of at most {MAX_REASON_LENGTH} characters.");
-            return Err(WithholdError::Invalid(FieldError::new("reason", "malformed", message)));
-        }
+        let reason = one_line(reason).map_err(WithholdError::Invalid)?;
         let (at, by) = (self.clock.now(), user.name.to_string());
         let one = WithheldGpu { uuid: uuid.to_owned(), reason: reason.to_owned(), by: by.clone(), at };
         let noted = Entry { at, actor: &by, action: "gpu.hold", subject: uuid, detail: reason };
@@ -79,4 +75,14 @@ impl Cluster {
             self.admission.blocked_gpus.add(uuid, Bar { obstacle, is_held: gpu.is_held });
         }
     }
+}
+
+/// Checks the reason for which a GPU or a node is kept from new work.
+pub(super) fn one_line(reason: &str) -> Result<&str, FieldError> {
+    let reason = reason.trim();
+    if reason.is_empty() || reason.chars().count() > MAX_REASON_LENGTH || reason.contains(char::is_control) {
+        let message = format!("Give a reason in one line of at most {MAX_REASON_LENGTH} characters.");
+        return Err(FieldError::new("reason", "malformed", message));
+    }
+    Ok(reason)
 }

@@ -80,6 +80,11 @@ pub trait ClusterInfo: Send + Sync {
     async fn machines(&self) -> Option<Machines> {
         None
     }
+
+    /// Keeps new work from a node, for the reason, or lets it accept work again. What runs there goes on.
+    async fn set_drained(&self, _node: &str, _reason: Option<&str>) -> Result<()> {
+        Err(Error::Refused("There is only one machine. Schedule a maintenance to keep new work from it.".to_owned()))
+    }
 }
 
 /// Which Unix accounts workloads run as, and small work on files as these accounts.

@@ -82,8 +82,7 @@ pub(super) struct View {
     pub hides: HiddenDetails,
     /// Whether it is known what the site hides.
     pub knows_private: bool,
-    /// The portal's account is an operator of Slurm's.
-    pub is_operator: bool,
+    pub rights: Rights,
     /// The site hides jobs, from the portal's account too: then nothing is known of any.
     pub is_blind: bool,
 }
@@ -106,14 +105,25 @@ impl View {
         self.jobs.get(&session)?.iter().find(|row| number.is_none_or(|number| row.job == number))
     }
 
-    fn set_private(&mut self, (hides, is_operator): (HiddenDetails, bool)) {
-        (self.hides, self.is_operator, self.knows_private) = (hides, is_operator, true);
-        self.is_blind = self.hides.jobs && !is_operator;
+    fn set_private(&mut self, (hides, rights): (HiddenDetails, Rights)) {
+        (self.hides, self.rights, self.knows_private) = (hides, rights, true);
+        self.is_blind = self.hides.jobs && rights < Rights::Operator;
     }
 
     fn is_moving(&self) -> bool {
         self.jobs.values().flatten().any(|row| row.standing == JobPhase::Waiting || row.is_ending)
     }
+}
+
+/// What Slurm lets the portal's account do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rights {
+    #[default]
+    User,
+    /// Sees what is hidden, and moves limits of jobs.
+    Operator,
+    /// Also drains nodes.
+    Administrator,
 }
 
 /// What an administrator has to do where jobs are hidden from the portal.
@@ -390,24 +400,28 @@ impl Controller {
         Ok(found)
     }
 
-    /// What the site shows to its operators alone, and whether we are one.
-    async fn private(&self) -> Result<(HiddenDetails, bool), String> {
+    /// What the site shows to its operators alone, and what we are.
+    async fn private(&self) -> Result<(HiddenDetails, Rights), String> {
         let ran = self.ask("scontrol", ["show", "config"].map(str::to_owned).into()).await?;
         let config = answer(ran)?;
         let hides = read_hides(&config).ok_or_else(|| queue::unreadable("scontrol show config", &config))?;
-        Ok((hides, self.is_operator(&config).await))
+        Ok((hides, self.rights(&config).await))
     }
 
-    /// Whether the portal's own account sees what is hidden from others, and may move limits. Of
-    /// anybody but root and the account that Slurm itself runs as only the accounts can say so.
-    async fn is_operator(&self, config: &str) -> bool {
+    /// What the portal's own account may do. Of anybody but root and the account that Slurm itself runs as only the
+    /// accounts can say so.
+    async fn rights(&self, config: &str) -> Rights {
         let slurms_own = slurm_user(config);
         if self.account == "root" || !self.account.is_empty() && self.account == slurms_own {
-            return true;
+            return Rights::Administrator;
         }
         let words = ["--noheader", "--parsable2", "show", "user", &self.account, "format=adminlevel"];
-        let Ok(ran) = self.ask("sacctmgr", words.map(str::to_owned).into()).await else { return false };
-        answer(ran).is_ok_and(|level| LEVELS.contains(&level.trim()))
+        let Ok(ran) = self.ask("sacctmgr", words.map(str::to_owned).into()).await else { return Rights::User };
+        match answer(ran).as_deref().map(str::trim) {
+            Ok("Administrator") => Rights::Administrator,
+            Ok("Operator") => Rights::Operator,
+            _ => Rights::User,
+        }
     }
 
     /// Whether there are accounts, as far as is known.
@@ -441,8 +455,25 @@ impl Controller {
 
     /// Sets how long a job may run in all (minutes).
     pub async fn set_limit(&self, job: u32, minutes: i64) -> Result<()> {
-        let words = ["update".to_owned(), format!("JobId={job}"), format!("TimeLimit={minutes}")];
-        let ran = self.ask("scontrol", words.into()).await.map_err(Error::Unavailable)?;
+        self.update([format!("JobId={job}"), format!("TimeLimit={minutes}")].into(), "extend its time limit").await
+    }
+
+    /// Keeps new jobs from a node, for the reason, or lets it accept jobs again.
+    pub async fn set_drained(&self, node: &str, reason: Option<&str>) -> Result<()> {
+        let name = format!("NodeName={node}");
+        match reason {
+            Some(reason) => {
+                let words = vec![name, "State=DRAIN".to_owned(), format!("Reason={reason}")];
+                self.update(words, "drain the node").await
+            }
+            None => self.update(vec![name, "State=RESUME".to_owned()], "resume the node").await,
+        }
+    }
+
+    /// Changes a job or a node. `doing` goes on after “Slurm did not”.
+    async fn update(&self, mut words: Vec<String>, doing: &str) -> Result<()> {
+        words.insert(0, "update".to_owned());
+        let ran = self.ask("scontrol", words).await.map_err(Error::Unavailable)?;
         let is_unanswered = ran.status.is_none();
         let said = match answer(ran) {
             Ok(_nothing) => {
@@ -452,9 +483,18 @@ impl Controller {
             Err(said) => said,
         };
         if is_unanswered || is_unreached(&said) {
-            return Err(Error::Unavailable(format!("Slurm did not extend its time limit: {said}")));
+            return Err(Error::Unavailable(format!("Slurm did not {doing}: {said}")));
         }
-        Err(Error::Refused(format!("Slurm did not extend its time limit: {said}.")))
+        let advice = if said.contains("Invalid user id") { self.advice() } else { String::new() };
+        Err(Error::Refused(format!("Slurm did not {doing}: {said}.{advice}")))
+    }
+
+    /// What an administrator of Slurm does, so that it lets the portal's account change things.
+    fn advice(&self) -> String {
+        let account = &self.account;
+        format!(
+            " To allow it, make the portal’s account an administrator in Slurm: `sacctmgr modify user {account} set adminlevel=admin`."
+        )
     }
 
     async fn ask(&self, tool: &str, arguments: Vec<String>) -> Result<CommandOutput, String> {
@@ -512,9 +552,6 @@ pub(super) fn answer(ran: CommandOutput) -> Result<String, String> {
 fn seeing(view: Arc<View>) -> Result<Arc<View>> {
     if view.is_blind { Err(Error::Unavailable(HIDDEN_JOBS.to_owned())) } else { Ok(view) }
 }
-
-/// Whoever is one of these sees everything.
-const LEVELS: [&str; 2] = ["Operator", "Administrator"];
 
 /// The account that Slurm itself runs as, of `slurm(64030)`.
 pub(super) fn slurm_user(config: &str) -> &str {

@@ -2,7 +2,11 @@
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
-use super::{controller::View, sinfo::Node, size};
+use super::{
+    controller::{Rights, View},
+    sinfo::Node,
+    size,
+};
 use lyceum_model::{
     Machines, Timestamp,
     machines::{Machine, Partition, Share},
@@ -13,8 +17,13 @@ pub(super) fn machines(view: &View, partitions: &str, trouble: Option<String>, n
     let eligible = size::eligible(&view.nodes, partitions);
     let ours: HashSet<&str> = eligible.iter().map(|node| &*node.partition).collect();
     let (mut places, mut named) = (HashMap::<&str, usize>::new(), HashSet::new());
-    let mut room =
-        Machines { trouble, hides: view.hides, reservations: view.reservations.to_vec(), ..Machines::default() };
+    let mut room = Machines {
+        trouble,
+        hides: view.hides,
+        may_drain: view.rights == Rights::Administrator,
+        reservations: view.reservations.to_vec(),
+        ..Machines::default()
+    };
     // Nodes are listed by themselves: the older answer counts.
     let at = view.answered.min(view.sized);
     room.at = at.map(|at| now.plus_seconds(-i64::try_from(at.elapsed().as_secs()).unwrap_or(0)));

@@ -336,7 +336,7 @@ impl LifeCycle for Slurm {
     }
 
     fn time_is_fixed(&self) -> Option<&'static str> {
-        (!self.shared.controller.view().is_operator).then_some(FIXED)
+        (self.shared.controller.view().rights < controller::Rights::Operator).then_some(FIXED)
     }
 
     async fn grant_until(&self, session: SessionId, _placement: &Placement, until: Timestamp) -> Result<()> {

@@ -103,6 +103,13 @@ impl ClusterInfo for Slurm {
             ..machines::machines(&view, partition, trouble, self.shared.config.clock.now())
         })
     }
+
+    async fn set_drained(&self, node: &str, reason: Option<&str>) -> Result<()> {
+        self.shared.controller.set_drained(node, reason).await?;
+        // Who asks next sees it; what cannot be listed now is listed later.
+        let _ = self.shared.controller.look_at_nodes_anew().await;
+        Ok(())
+    }
 }
 
 #[async_trait]
