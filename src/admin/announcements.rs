@@ -64,6 +64,9 @@ pub enum AnnounceVerb {
         /// Also show it on the sign-in page.
         #[arg(long)]
         on_login: bool,
+        /// Show it only to members of this group; can be repeated.
+        #[arg(long = "group", value_name = "GROUP")]
+        groups: Vec<String>,
     },
     /// List active and upcoming announcements.
     List {
@@ -135,10 +138,10 @@ pub(super) async fn announce(db: &Db, verb: AnnounceVerb, by: ChangedBy<'_>, out
     let announcements = Announcements::new(db.clone(), Clock::manual(by.at));
     let now = by.at;
     match verb {
-        AnnounceVerb::Add { text, level, from, until, on_login } => {
+        AnnounceVerb::Add { text, level, from, until, on_login, groups } => {
             let from = moment("--from", from.as_deref(), now)?;
             let to = moment("--until", until.as_deref(), now)?;
-            let draft = announcement::Draft { level, text, from, to, on_login };
+            let draft = announcement::Draft { level, text, from, to, on_login, groups };
             let made = announcements.make(by.actor, draft, None).await.map_err(to_anyhow)?;
             writeln!(out, "{}", made.id)?;
         }
@@ -164,13 +167,15 @@ pub(super) async fn announce(db: &Db, verb: AnnounceVerb, by: ChangedBy<'_>, out
 
 fn line(one: &Announcement, now: Timestamp) -> String {
     let to = one.window.to.map_or_else(|| "open".to_owned(), |to| to.to_string());
-    format!("{}  {:<6}  {:<8}  {} – {to}  {}", one.id, one.window.phase(now), one.level, one.window.from, one.text)
+    let groups = if one.groups.is_empty() { String::new() } else { format!("for {}: ", one.groups.join(", ")) };
+    let (phase, from) = (one.window.phase(now), one.window.from);
+    format!("{}  {phase:<6}  {:<8}  {from} – {to}  {groups}{}", one.id, one.level, one.text)
 }
 
 fn as_json(one: &Announcement, now: Timestamp) -> serde_json::Value {
     serde_json::json!({
         "id": one.id, "phase": one.window.phase(now), "level": one.level, "text": one.text,
-        "from": one.window.from, "to": one.window.to, "on_login": one.on_login, "changed_by": one.changed_by,
+        "from": one.window.from, "to": one.window.to, "on_login": one.on_login, "groups": one.groups, "changed_by": one.changed_by,
     })
 }
 
@@ -190,6 +195,7 @@ fn to_anyhow(error: Error) -> anyhow::Error {
     let option = |fault: &FieldError| match fault.field.as_str() {
         "to" => "--until".to_owned(),
         "text" => "the text".to_owned(),
+        "groups" => "--group".to_owned(),
         other => format!("--{}", other.replace('_', "-")),
     };
     let lines: Vec<String> = faults.iter().map(|fault| format!("{}: {}", option(fault), fault.message)).collect();

@@ -378,3 +378,41 @@ async fn the_health_report_says_what_is_so_and_no_secret() {
         assert!(!text.contains(file.trim()), "no file of the private directory is told");
     }
 }
+
+/// Those for groups are seen by their members alone, and by nobody before they have any.
+#[tokio::test]
+async fn some_are_for_groups() {
+    let (portal, chief, alice, bob) = house().await;
+    let members = "/api/v1/groups/course/members";
+    assert_eq!(chief.post("/api/v1/groups", &json!({ "name": "course" })).await.status(), 201);
+    let made = announce(&chief, json!({ "text": "the exam", "groups": [" course ", "elsewhere", "course"] })).await;
+    assert_eq!(made["groups"], json!(["course", "elsewhere"]));
+    let own = format!("/api/v1/announcements/{}", made["id"].as_str().unwrap());
+    let dismiss = format!("{own}/dismiss");
+    for caller in [&alice, &bob] {
+        assert_eq!(texts(caller, "").await, Vec::<String>::new());
+        assert_eq!(caller.get(&own).await.status(), 404);
+        assert_eq!(caller.post(&dismiss, &json!({})).await.status(), 404);
+    }
+    assert!(!page(&portal.anybody(), "/login").await.contains("the exam"));
+
+    let joined = chief.request("PUT", &format!("{members}/alice")).send().await.unwrap();
+    assert!(joined.status().is_success(), "{}", joined.status());
+    // As the loop does every second.
+    portal.portal.announcements.refresh().await.unwrap();
+    assert!(page(&alice, "/announcements/strip").await.contains("the exam"));
+    assert_eq!((texts(&alice, "").await.len(), texts(&bob, "").await.len()), (1, 0));
+    assert!(!page(&bob, "/").await.contains("the exam"));
+    assert_eq!(alice.get(&own).await.status(), 200);
+    let list = page(&chief, "/admin/announcements").await;
+    assert!(list.contains("<bdi>elsewhere</bdi> <span class=\"muted\">(no such group)</span>"), "{list}");
+    assert_eq!(alice.post(&dismiss, &json!({})).await.status(), 204);
+    assert!(!page(&alice, "/announcements/strip").await.contains("the exam"));
+
+    // For everybody again, and never for some of those who are not signed in.
+    let (status, said) = patch(&chief, &own, &json!({ "on_login": true })).await;
+    assert_eq!((status, &said["errors"][0]["code"]), (422, &json!("not_on_login")), "{said}");
+    let (status, said) = patch(&chief, &own, &json!({ "groups": [], "on_login": true })).await;
+    assert_eq!((status, &said["groups"]), (200, &json!([])), "{said}");
+    assert_eq!(texts(&bob, "").await, ["the exam"]);
+}

@@ -10,7 +10,7 @@ use super::{
     people::remember,
     reading, transaction,
     tx::Tx,
-    types::parse,
+    types::{Json, parse},
 };
 use lyceum_model::{Announcement, AnnouncementId, Phase, Timestamp, UserId, Window, announcement::Level};
 
@@ -34,6 +34,7 @@ struct Row {
     starts_at: i64,
     ends_at: Option<i64>,
     on_login: bool,
+    user_groups: String,
     changed_by: String,
     changed_at: i64,
 }
@@ -46,13 +47,15 @@ impl Row {
             text: self.text,
             window: Window { from: Timestamp(self.starts_at), to: self.ends_at.map(Timestamp) },
             on_login: self.on_login,
+            groups: Json::read(&self.user_groups, "announcement's groups")?,
             changed_by: self.changed_by,
             changed_at: Timestamp(self.changed_at),
         })
     }
 }
 
-const COLUMNS: &str = "SELECT id, level, text, starts_at, ends_at, on_login, changed_by, changed_at FROM announcements";
+const COLUMNS: &str = "SELECT id, level, text, starts_at, ends_at, on_login, user_groups, changed_by, changed_at
+     FROM announcements";
 
 /// `$1` now.
 const NOT_OVER: &str = "(ends_at IS NULL OR ends_at > $1)";
@@ -79,6 +82,14 @@ impl Db {
         let rows: Vec<Row> =
             reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql)).bind(now.0).fetch_all(pool).await)?;
         rows.into_iter().map(Row::announcement).collect()
+    }
+
+    /// The members of the groups with this name: a directory may have several.
+    pub async fn members_by_group_name(&self, name: &str) -> Result<Vec<UserId>> {
+        let sql =
+            "SELECT DISTINCT user_id FROM group_members JOIN groups ON groups.id = group_id WHERE groups.name = $1";
+        let ids: Vec<String> = reading!(self, pool => sqlx::query_scalar(sql).bind(name).fetch_all(pool).await)?;
+        ids.iter().map(|id| parse(id, "user id")).collect()
     }
 
     pub async fn find_announcement(&self, id: AnnouncementId) -> Result<Option<Announcement>> {
@@ -164,8 +175,8 @@ pub(super) async fn add(
 ) -> Result<()> {
     let id = new.id.to_string();
     tx.query(
-        "INSERT INTO announcements (id, level, text, starts_at, ends_at, on_login, changed_by, changed_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO announcements (id, level, text, starts_at, ends_at, on_login, user_groups, changed_by, changed_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     )
     .bind(&id)
     .bind(new.level.as_str())
@@ -173,6 +184,7 @@ pub(super) async fn add(
     .bind(new.window.from.0)
     .bind(new.window.to.map(|to| to.0))
     .bind(new.on_login)
+    .bind(Json::write(&new.groups))
     .bind(&new.changed_by)
     .bind(new.changed_at.0)
     .execute()
@@ -198,7 +210,7 @@ pub(super) async fn change(
     }
     tx.query(
         "UPDATE announcements SET level = $2, text = $3, starts_at = $4, ends_at = $5, on_login = $6,
-             changed_by = $7, changed_at = $8 WHERE id = $1",
+             user_groups = $7, changed_by = $8, changed_at = $9 WHERE id = $1",
     )
     .bind(&id)
     .bind(after.level.as_str())
@@ -206,6 +218,7 @@ pub(super) async fn change(
     .bind(after.window.from.0)
     .bind(after.window.to.map(|to| to.0))
     .bind(after.on_login)
+    .bind(Json::write(&after.groups))
     .bind(&after.changed_by)
     .bind(after.changed_at.0)
     .execute()

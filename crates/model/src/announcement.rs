@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AnnouncementId, FieldError, Timestamp, Window, line,
+    AnnouncementId, FieldError, Timestamp, Window, group, line,
     session::{UnknownWord, words},
 };
 
@@ -33,6 +33,8 @@ pub struct Announcement {
     pub window: Window,
     /// Whoever has not signed in sees it too.
     pub on_login: bool,
+    /// Names of the groups whose members see it; empty: everybody.
+    pub groups: Vec<String>,
     /// Who changed it last: a user's name, or `unix:NAME` for the command line.
     pub changed_by: String,
     pub changed_at: Timestamp,
@@ -47,6 +49,8 @@ pub struct Draft {
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
     pub on_login: bool,
+    /// Names of groups, see [`group::parse_names`]; empty: for everybody.
+    pub groups: Vec<String>,
 }
 
 impl Draft {
@@ -57,25 +61,33 @@ impl Draft {
             _ => Ok(text),
         });
         let window = Window::parse(self.from.unwrap_or(now), self.to, now);
-        match (text, window) {
-            (Ok(text), Ok(window)) => Ok(Announcement {
+        let groups = group::parse_names(&self.groups).and_then(|groups| {
+            if self.on_login && !groups.is_empty() {
+                let message = "The sign-in page is for all users: leave out the groups, or do not show it there.";
+                return Err(FieldError::new("groups", "not_on_login", message));
+            }
+            Ok(groups)
+        });
+        match (text, window, groups) {
+            (Ok(text), Ok(window), Ok(groups)) => Ok(Announcement {
                 id,
                 level: self.level,
                 text,
                 window,
                 on_login: self.on_login,
+                groups,
                 changed_by: by.to_owned(),
                 changed_at: now,
             }),
-            (text, window) => Err(text.err().into_iter().chain(window.err()).collect()),
+            (text, window, groups) => Err([text.err(), window.err(), groups.err()].into_iter().flatten().collect()),
         }
     }
 }
 
 impl From<&Announcement> for Draft {
     fn from(announcement: &Announcement) -> Self {
-        let Announcement { level, text, window, on_login, .. } = announcement.clone();
-        Self { level, text, from: Some(window.from), to: window.to, on_login }
+        let Announcement { level, text, window, on_login, groups, .. } = announcement.clone();
+        Self { level, text, from: Some(window.from), to: window.to, on_login, groups }
     }
 }
 
@@ -92,6 +104,7 @@ mod tests {
             from: None,
             to: None,
             on_login: false,
+            groups: Vec::new(),
         };
         let id = AnnouncementId::new();
         let made = draft.clone().check(id, "ada", now).unwrap();
@@ -103,6 +116,10 @@ mod tests {
         assert_eq!(faults, [("text", "characters"), ("to", "before_from")]);
         let empty = Draft { text: " ".to_owned(), ..draft.clone() }.check(id, "ada", now).unwrap_err();
         assert_eq!(empty[0].code, "missing_field");
+        let of_groups =
+            |on_login| Draft { groups: vec![" lab ".to_owned(), "course".to_owned()], on_login, ..draft.clone() };
+        assert_eq!(of_groups(false).check(id, "ada", now).unwrap().groups, ["course", "lab"]);
+        assert_eq!(of_groups(true).check(id, "ada", now).unwrap_err()[0].code, "not_on_login");
         let long = Draft { text: "ä".repeat(MAX_LENGTH + 1), ..draft }.check(id, "ada", now).unwrap_err();
         assert_eq!(long[0].code, "too_long");
     }

@@ -3,7 +3,11 @@
 //! database for it. Other processes (the command line) change the same rows: a loop looks
 //! every second and tells whoever listens when what is to be shown has become another.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -37,7 +41,16 @@ pub struct Board {
     announcements: Vec<Announcement>,
     maintenance: Option<Maintenance>,
     active: Vec<AnnouncementId>,
+    /// The members of groups that announcements are for, by the groups' names.
+    members: BTreeMap<String, HashSet<UserId>>,
     phase: Option<Phase>,
+}
+
+impl Board {
+    fn is_for(&self, one: &Announcement, reader: UserId) -> bool {
+        let has = |name: &String| self.members.get(name).is_some_and(|members| members.contains(&reader));
+        one.groups.is_empty() || one.groups.iter().any(has)
+    }
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -97,7 +110,13 @@ impl Announcements {
         }
         let active = announcements.iter().filter(|one| one.window.is_active(now)).map(|one| one.id).collect();
         let phase = maintenance::phase(maintenance.as_ref(), now);
-        let board = Board { announcements, maintenance, active, phase };
+        let mut members = BTreeMap::new();
+        for name in announcements.iter().flat_map(|one| &one.groups) {
+            if !members.contains_key(name) {
+                members.insert(name.clone(), self.db.members_by_group_name(name).await?.into_iter().collect());
+            }
+        }
+        let board = Board { announcements, maintenance, active, members, phase };
         self.board.send_if_modified(|known| {
             let is_news = **known != board;
             if is_news {
@@ -117,17 +136,29 @@ impl Announcements {
     /// for the sign-in page too, and nobody escapes what is critical.
     pub fn seen_by(&self, reader: Option<UserId>) -> Vec<Announcement> {
         let now = self.clock.now();
-        let dismissed = self.dismissed.read();
+        let (dismissed, board) = (self.dismissed.read(), self.board.borrow());
         let is_seen = |one: &&Announcement| {
             let is_wanted = match reader {
-                Some(reader) => one.level == Level::Critical || !dismissed.contains(&(one.id, reader)),
+                Some(reader) => {
+                    board.is_for(one, reader)
+                        && (one.level == Level::Critical || !dismissed.contains(&(one.id, reader)))
+                }
                 None => one.on_login,
             };
             is_wanted && one.window.is_active(now)
         };
-        let mut seen: Vec<_> = self.board.borrow().announcements.iter().filter(is_seen).cloned().collect();
+        let mut seen: Vec<_> = board.announcements.iter().filter(is_seen).cloned().collect();
         seen.sort_by(|one, other| other.level.cmp(&one.level).then(other.id.cmp(&one.id)));
         seen
+    }
+
+    /// All that are active and for this reader, also those that they dismissed, the newest first.
+    pub fn active_for(&self, reader: UserId) -> Vec<Announcement> {
+        let (now, board) = (self.clock.now(), self.board.borrow());
+        let is_theirs = |one: &&Announcement| one.window.is_active(now) && board.is_for(one, reader);
+        let mut active: Vec<_> = board.announcements.iter().filter(is_theirs).cloned().collect();
+        active.sort_by_key(|one| std::cmp::Reverse(one.id));
+        active
     }
 
     /// Maintenance that is coming or active.
@@ -217,6 +248,7 @@ impl Announcements {
     pub async fn dismiss(&self, reader: UserId, id: AnnouncementId) -> Result<()> {
         let now = self.clock.now();
         let found = self.db.find_announcement(id).await?.filter(|one| one.window.is_active(now));
+        let found = found.filter(|one| self.board.borrow().is_for(one, reader));
         match found {
             None => return Err(Error::NotFound),
             Some(found) if found.level == Level::Critical => {
@@ -261,7 +293,8 @@ impl Announcements {
 /// An announcement, for the audit log.
 pub(crate) fn audit_detail(one: &Announcement) -> String {
     let login = if one.on_login { ", on the sign-in page too" } else { "" };
-    format!("{} {}{login}: {}", one.level, span(one.window.from, one.window.to), one.text)
+    let groups = if one.groups.is_empty() { String::new() } else { format!(", for {}", one.groups.join(", ")) };
+    format!("{} {}{login}{groups}: {}", one.level, span(one.window.from, one.window.to), one.text)
 }
 
 /// Maintenance, for the audit log.

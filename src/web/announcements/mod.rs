@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// An announcement by administrators to all users.
+/// An announcement by administrators to all users, or to the members of some groups.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Announcement)]
 pub struct AnnouncementView {
@@ -51,6 +51,8 @@ pub struct AnnouncementView {
     to: Option<Timestamp>,
     /// Whether it is also shown on the sign-in page.
     on_login: bool,
+    /// Names of the groups whose members see it. Empty: all users.
+    groups: Vec<String>,
     phase: Phase,
     /// Who changed it last: a user name, or `unix:NAME` for the command line.
     changed_by: String,
@@ -71,6 +73,7 @@ impl AnnouncementView {
             to: one.window.to,
             text: one.text,
             on_login: one.on_login,
+            groups: one.groups,
             changed_by: one.changed_by,
             changed_at: one.changed_at,
         }
@@ -91,7 +94,7 @@ pub struct ListParameters {
     cursor: Option<String>,
 }
 
-/// Lists announcements, newest first: active ones or, for administrators, all.
+/// Lists announcements, newest first: active ones for you or, for administrators, all.
 #[utoipa::path(get, path = "/announcements", tag = "announcements", params(ListParameters),
     responses((status = 200, body = Listed<AnnouncementView>),
         (status = 403, description = "Only administrators can see announcements that are not active", body = Problem)))]
@@ -108,13 +111,19 @@ pub async fn list(
             word.parse().map_err(|_err| Error::field("phase", "invalid_value", "Must be coming, active or past."))?,
         ),
     };
-    let phase = match asked {
-        asked if user.is_admin() => asked,
-        None | Some(Phase::Active) => Some(Phase::Active),
-        Some(_) => return Err(Error::forbidden("Only administrators can see announcements that are not active.")),
-    };
     let now = portal.clock.now();
-    let found = portal.db.list_announcements(&Filter { phase, now, before: paging.after()?, limit: limit + 1 }).await?;
+    if user.is_admin() {
+        let filter = Filter { phase: asked, now, before: paging.after()?, limit: limit + 1 };
+        let found = portal.db.list_announcements(&filter).await?;
+        let views = found.into_iter().map(|one| AnnouncementView::new(one, now)).collect();
+        return Ok(axum::Json(Listed::new(views, limit, |view: &AnnouncementView| view.id)));
+    }
+    if asked.is_some_and(|asked| asked != Phase::Active) {
+        return Err(Error::forbidden("Only administrators can see announcements that are not active."));
+    }
+    let before: Option<AnnouncementId> = paging.after()?;
+    let mut found = portal.announcements.active_for(user.id());
+    found.retain(|one| before.is_none_or(|before| one.id < before));
     let views = found.into_iter().map(|one| AnnouncementView::new(one, now)).collect();
     Ok(axum::Json(Listed::new(views, limit, |view: &AnnouncementView| view.id)))
 }
@@ -140,13 +149,16 @@ pub struct NewAnnouncement {
     /// Whether it is also shown on the sign-in page.
     #[serde(default)]
     on_login: bool,
+    /// Names of the groups whose members see it; a name that no group has yet is accepted. Default: all users.
+    #[serde(default)]
+    groups: Vec<String>,
 }
 
 fn usual() -> Level {
     Level::Info
 }
 
-/// Creates an announcement to all users.
+/// Creates an announcement to all users, or to the members of some groups.
 ///
 /// Open pages show it immediately.
 #[utoipa::path(post, path = "/announcements", tag = "announcements", request_body = NewAnnouncement,
@@ -161,9 +173,9 @@ pub async fn create(
     IdempotencyKey(key): IdempotencyKey,
     HashedJson { value: new, hash }: HashedJson<NewAnnouncement>,
 ) -> Result<Created<AnnouncementView>> {
-    let NewAnnouncement { level, text, from, to, on_login } = new;
+    let NewAnnouncement { level, text, from, to, on_login, groups } = new;
     let once = key.as_deref().map(|key| IdempotentRequest { user: admin.id(), key, request_hash: &hash });
-    let draft = Draft { level, text, from, to, on_login };
+    let draft = Draft { level, text, from, to, on_login, groups };
     let made = portal.announcements.make(admin.user.name.as_str(), draft, once).await?;
     let address = format!("/api/v1/announcements/{}", made.id);
     Ok(Created(address, AnnouncementView::new(made, portal.clock.now())))
@@ -172,8 +184,8 @@ pub async fn create(
 /// Returns an announcement.
 #[utoipa::path(get, path = "/announcements/{id}", tag = "announcements", params(("id" = String, Path)),
     responses((status = 200, body = AnnouncementView),
-        (status = 404, description = "It does not exist, or it is not active and you are not an \
-                                      administrator", body = Problem)))]
+        (status = 404, description = "It does not exist, or it is not active or not for you and you are \
+                                      not an administrator", body = Problem)))]
 pub async fn find(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -181,7 +193,7 @@ pub async fn find(
 ) -> Result<Response> {
     let now = portal.clock.now();
     let found = announcement(&portal, id).await?;
-    if !user.is_admin() && !found.window.is_active(now) {
+    if !user.is_admin() && !portal.announcements.active_for(user.id()).contains(&found) {
         return Err(Error::not_found());
     }
     Ok(tagged(&AnnouncementView::new(found, now), &VOLATILE_FIELDS))
@@ -205,6 +217,8 @@ pub struct AnnouncementChange {
     to: Nullable<Timestamp>,
     #[serde(default)]
     on_login: Option<bool>,
+    #[serde(default)]
+    groups: Option<Vec<String>>,
 }
 
 /// A field of a change that may be null, which is something else than not named.
@@ -260,6 +274,7 @@ pub async fn change(
         from: change.from.or(before.from),
         to: change.to.or(before.to),
         on_login: change.on_login.unwrap_or(before.on_login),
+        groups: change.groups.unwrap_or(before.groups),
     };
     let changed = portal.announcements.change(admin.user.name.as_str(), &found, draft).await?;
     Ok(tagged(&AnnouncementView::new(changed, now), &VOLATILE_FIELDS))
@@ -285,7 +300,7 @@ pub async fn remove(
 /// Critical announcements cannot be dismissed.
 #[utoipa::path(post, path = "/announcements/{id}/dismiss", tag = "announcements", params(("id" = String, Path)),
     responses((status = 204, description = "Dismissed"),
-        (status = 404, description = "It is not active", body = Problem),
+        (status = 404, description = "It is not active, or not for you", body = Problem),
         (status = 409, description = "It is critical", body = Problem)))]
 pub async fn dismiss(
     user: CurrentUser,

@@ -1,7 +1,7 @@
 //! `/admin/announcements` as pages: what is active, coming and past, the form for a new one,
 //! and one announcement to change. The rules are the API's.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     extract::State,
@@ -25,6 +25,7 @@ use crate::{
             extract::{Admin, Form, Id, Query},
             paging::{Listed, Paging},
         },
+        offered::existing_groups,
         page::{Nav, Page},
         views::{
             self, AnnouncementForm, AnnouncementLine, AnnouncementPage, AnnouncementRow, AnnouncementsPage, Moment,
@@ -150,15 +151,21 @@ fn read(form: &Form) -> AnnouncementForm {
         from: text("from", 100),
         to: text("to", 100),
         on_login: form.get("on_login") == "yes",
+        groups: text("groups", 2000),
     }
 }
 
 fn draft(typed: &AnnouncementForm) -> Result<Draft, Vec<FieldError>> {
     let (from, to) = (moment("from", &typed.from), moment("to", &typed.to));
     match (from, to) {
-        (Ok(from), Ok(to)) => {
-            Ok(Draft { level: typed.level, text: typed.text.clone(), from, to, on_login: typed.on_login })
-        }
+        (Ok(from), Ok(to)) => Ok(Draft {
+            level: typed.level,
+            text: typed.text.clone(),
+            from,
+            to,
+            on_login: typed.on_login,
+            groups: typed.groups.split(',').map(str::to_owned).collect(),
+        }),
         (from, to) => Err(from.err().into_iter().chain(to.err()).collect()),
     }
 }
@@ -184,9 +191,10 @@ async fn list_view(portal: &Portal, admin: &Arc<Principal>, cursor: Option<Strin
     let filter = Filter { phase: None, now, before: paging.after()?, limit: PAGE_SIZE + 1 };
     let found = portal.db.list_announcements(&filter).await?;
     let page = Listed::new(found, PAGE_SIZE, |one: &Announcement| one.id);
+    let existing = existing_groups(portal, page.items.iter().flat_map(|one| &one.groups)).await?;
     let of = |phase: Phase| {
         let these = page.items.iter().filter(move |one| one.window.phase(now) == phase);
-        these.map(|one| row(one, now)).collect()
+        these.map(|one| row(one, &existing, now)).collect()
     };
     Ok(AnnouncementsPage {
         layout: portal.layout_of(admin, Nav::Administration),
@@ -201,7 +209,7 @@ async fn list_view(portal: &Portal, admin: &Arc<Principal>, cursor: Option<Strin
     })
 }
 
-fn row(one: &Announcement, now: Timestamp) -> AnnouncementRow {
+fn row(one: &Announcement, existing: &HashSet<String>, now: Timestamp) -> AnnouncementRow {
     AnnouncementRow {
         id: one.id.to_string(),
         sentence: AnnouncementLine::of_announcement(one, false).sentence,
@@ -209,6 +217,7 @@ fn row(one: &Announcement, now: Timestamp) -> AnnouncementRow {
         from: Moment::clock(one.window.from, now),
         to: one.window.to.map(|to| Moment::clock(to, now)),
         on_login: one.on_login,
+        groups: one.groups.iter().map(|group| (group.clone(), existing.contains(group))).collect(),
         changed_by: one.changed_by.clone(),
     }
 }
@@ -226,6 +235,7 @@ fn view(portal: &Portal, admin: &Arc<Principal>, found: &Announcement) -> Announ
             from: form_moment(found.window.from),
             to: found.window.to.map(form_moment).unwrap_or_default(),
             on_login: found.on_login,
+            groups: found.groups.join(", "),
         },
     }
 }

@@ -113,7 +113,7 @@ impl AnnouncementLine {
 pub struct AnnouncementsPage {
     pub layout: Layout,
     pub notice: Option<String>,
-    /// Fields: `text`, `from`, `to`.
+    /// Fields: `text`, `from`, `to`, `groups`.
     pub errors: Vec<FieldError>,
     pub active: Vec<AnnouncementRow>,
     pub coming: Vec<AnnouncementRow>,
@@ -132,6 +132,8 @@ pub struct AnnouncementRow {
     pub from: Moment,
     pub to: Option<Moment>,
     pub on_login: bool,
+    /// The groups that it is for, each with whether such a group exists; empty: all users.
+    pub groups: Vec<(String, bool)>,
     pub changed_by: String,
 }
 
@@ -154,11 +156,14 @@ pub struct AnnouncementForm {
     pub from: String,
     pub to: String,
     pub on_login: bool,
+    /// Names with commas between them.
+    pub groups: String,
 }
 
 impl Default for AnnouncementForm {
     fn default() -> Self {
-        Self { level: Level::Info, text: String::new(), from: String::new(), to: String::new(), on_login: false }
+        let (text, from, to, groups) = Default::default();
+        Self { level: Level::Info, text, from, to, on_login: false, groups }
     }
 }
 
@@ -301,6 +306,7 @@ mod tests {
             text: "<b>See</b> https://a.example/x?y='z'>, not javascript:alert(1)".to_owned(),
             window: Window { from: NOW, to: None },
             on_login: false,
+            groups: Vec::new(),
             changed_by: "ada".to_owned(),
             changed_at: NOW,
         };

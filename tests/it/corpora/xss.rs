@@ -328,6 +328,7 @@ async fn xss_corpus_of_the_running_portal() {
             text: words.replace('\0', ""),
             window: Window { from: world.portal.clock.now(), to: None },
             on_login: true,
+            groups: Vec::new(),
             changed_by: words.replace('\0', ""),
             changed_at: world.portal.clock.now(),
         };

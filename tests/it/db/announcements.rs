@@ -15,6 +15,7 @@ fn announcement(from: i64, to: Option<i64>) -> Announcement {
         text: "The disks are full ’ 磁盘".to_owned(),
         window: Window { from: START.plus_seconds(from), to: to.map(|to| START.plus_seconds(to)) },
         on_login: true,
+        groups: Vec::new(),
         changed_by: "ada".to_owned(),
         changed_at: START,
     }
@@ -43,6 +44,14 @@ async fn announcements_are_listed_by_phase_and_in_pages() {
         assert_eq!(db.current_announcements(START).await.unwrap(), [active.clone(), open, coming]);
         assert_eq!(db.find_announcement(active.id).await.unwrap().as_ref(), Some(&active));
         assert_eq!(db.find_announcement(AnnouncementId::new()).await.unwrap(), None);
+        let of_groups =
+            Announcement { groups: vec!["a \"b\"".to_owned(), "磁盘".to_owned()], ..announcement(0, None) };
+        db.add_announcement(&of_groups, None, &NOTED).await.unwrap();
+        assert_eq!(db.find_announcement(of_groups.id).await.unwrap().as_ref(), Some(&of_groups));
+        assert_eq!(db.members_by_group_name("vision").await.unwrap(), []);
+        let ada = super::quotas::member(db, "ada", &["vision", "audio"]).await;
+        assert_eq!(db.members_by_group_name("vision").await.unwrap(), [ada]);
+        assert_eq!(db.members_by_group_name("Vision").await.unwrap(), []);
     })
     .await;
 }

@@ -521,6 +521,7 @@ fn announcement(text: &str) -> Announcement {
         text: text.to_owned(),
         window: Window { from: START, to: None },
         on_login: false,
+        groups: Vec::new(),
         changed_by: "chief".to_owned(),
         changed_at: START,
     }

@@ -96,6 +96,7 @@ async fn fill(db: &Db) -> UserId {
         text: "text".to_owned(),
         window: Window { from: START, to: None },
         on_login: false,
+        groups: Vec::new(),
         changed_by: "a".to_owned(),
         changed_at: START,
     };

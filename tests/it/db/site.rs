@@ -49,6 +49,7 @@ fn steps() -> Vec<Step> {
         text: "text".to_owned(),
         window: Window { from: START, to: None },
         on_login: false,
+        groups: Vec::new(),
         changed_by: "a".to_owned(),
         changed_at: START,
     };

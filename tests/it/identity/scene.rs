@@ -160,7 +160,14 @@ impl Scene {
             return new.id.to_string();
         }
         if template.contains("/announcements/") {
-            let draft = Draft { level: Level::Info, text: "thing".to_owned(), from: None, to: None, on_login: false };
+            let draft = Draft {
+                level: Level::Info,
+                text: "thing".to_owned(),
+                from: None,
+                to: None,
+                on_login: false,
+                groups: Vec::new(),
+            };
             return self.portal.portal.announcements.make("test", draft, None).await.unwrap().id.to_string();
         }
         if template.contains("/runs/") {

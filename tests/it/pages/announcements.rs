@@ -28,6 +28,7 @@ fn one(level: Level, text: String) -> Announcement {
         text,
         window: Window { from: at(-3600), to: Some(at(7200)) },
         on_login: false,
+        groups: Vec::new(),
         changed_by: "chief".to_owned(),
         changed_at: at(-3600),
     }
@@ -60,6 +61,7 @@ fn row(word: &Word, level: Level, text: &str, from: i64, to: Option<i64>, on_log
         from: Moment::clock(at(from), NOW),
         to: to.map(|to| Moment::clock(at(to), NOW)),
         on_login,
+        groups: if on_login { Vec::new() } else { vec![(word("vision"), true), (word("course"), false)] },
         changed_by: word("unix:root"),
     }
 }
@@ -107,6 +109,7 @@ pub fn announcements_wrong(word: &Word) -> AnnouncementsPage {
             from: word("2030-01-31T18:00"),
             to: word("2030-01-30T18:00"),
             on_login: true,
+            groups: word("vision, course"),
         },
         ..announcements(word)
     }
@@ -124,6 +127,7 @@ pub fn announcement(word: &Word) -> AnnouncementPage {
             from: "2030-01-31T18:00".to_owned(),
             to: String::new(),
             on_login: true,
+            groups: word("vision, course"),
         },
     }
 }

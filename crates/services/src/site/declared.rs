@@ -217,6 +217,9 @@ pub struct SiteAnnouncement {
     /// Whether it is also shown on the sign-in page.
     #[serde(default)]
     pub on_login: bool,
+    /// The names of the groups whose members see it. Empty: all users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
 }
 
 fn usual() -> Level {

@@ -34,6 +34,7 @@ pub fn export(state: &SiteState) -> Site {
         from: Some(one.window.from),
         to: one.window.to,
         on_login: one.on_login,
+        groups: one.groups.clone(),
     });
     Site {
         complete: Vec::new(),

@@ -29,6 +29,7 @@ use lyceum_db::{
 use lyceum_model::{
     Announcement, AnnouncementId, FieldError, GroupId, Timestamp, User, UserId, Username,
     announcement::Draft,
+    group::parse_names,
     quota::{Change, Kind},
     user::{ExpiryChange, canonical_name},
 };
@@ -526,6 +527,7 @@ impl<'a> Plan<'a> {
                 from: wanted.from.or(stored.map(|stored| stored.window.from)),
                 to: wanted.to,
                 on_login: wanted.on_login,
+                groups: parse_names(&wanted.groups).unwrap_or_else(|_odd| wanted.groups.clone()),
             };
             if stored.is_some_and(|stored| Draft::from(stored) == Draft { text: text.to_owned(), ..draft.clone() }) {
                 continue;
@@ -563,7 +565,8 @@ impl<'a> Plan<'a> {
 fn terms(one: &Announcement, says_from: bool) -> String {
     let from = if says_from { format!("; from={}", one.window.from) } else { String::new() };
     let to = one.window.to.map(|to| format!("; to={to}")).unwrap_or_default();
-    format!("level={}{from}{to}; on_login={}", one.level, word(one.on_login))
+    let groups = if one.groups.is_empty() { String::new() } else { format!("; groups={}", one.groups.join(" ")) };
+    format!("level={}{from}{to}; on_login={}{groups}", one.level, word(one.on_login))
 }
 
 /// A change of a limit, in words.
