@@ -48,14 +48,22 @@ impl Lock {
 pub fn running(private: &Path) -> Option<Running> {
     let path = path(private);
     let inode = fs::metadata(&path).ok()?.ino().to_string();
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let is_held = locks.lines().any(|line| {
-        let mut words = line.split_whitespace();
-        line.contains(" FLOCK ") && words.nth(5).is_some_and(|file| file.rsplit(':').next() == Some(&inode))
-    });
+    // The kernel lists locks a page at a time, by their places: where others come and go meanwhile, one can be missing.
+    let is_held = (0..LOOKS).any(|_| is_listed(&inode));
     let noted = fs::read_to_string(&path).unwrap_or_default();
     let mut addresses = noted.lines().map(|line| line.parse().ok());
     is_held.then(|| Running { listen: addresses.next().flatten(), apps: addresses.next().flatten() })
+}
+
+/// How often a lock that is not listed is looked for.
+const LOOKS: usize = 8;
+
+fn is_listed(inode: &str) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    locks.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        line.contains(" FLOCK ") && words.nth(5).is_some_and(|file| file.rsplit(':').next() == Some(inode))
+    })
 }
 
 fn path(private: &Path) -> PathBuf {
@@ -80,5 +88,33 @@ mod tests {
         assert_eq!(running(private.path()), Some(Running { listen: Some(listen), apps: None }));
         drop(lock);
         assert_eq!(running(private.path()), None);
+    }
+
+    /// The list of locks changes while it is read.
+    #[test]
+    fn a_lock_is_found_among_others_that_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let take = |name: String| {
+            let own = folder.path().join(name);
+            fs::create_dir_all(&own).unwrap();
+            Lock::take(&own).unwrap().unwrap()
+        };
+        let _others: Vec<Lock> = (0..200).map(|number| take(format!("other-{number}"))).collect();
+        let _lock = take("own".to_owned());
+        let _more: Vec<Lock> = (0..200).map(|number| take(format!("more-{number}"))).collect();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            for thread in 0..3 {
+                let (take, is_over) = (&take, &is_over);
+                threads.spawn(move || {
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        drop((0..20).map(|number| take(format!("brief-{thread}-{number}"))).collect::<Vec<_>>());
+                    }
+                });
+            }
+            let missed = (0..1500).filter(|_| running(&folder.path().join("own")).is_none()).count();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(missed, 0);
+        });
     }
 }
