@@ -137,9 +137,12 @@ async fn hostile_scripts() {
     let Some((house, person, cluster)) = open().await else { return };
     let admin = house.admin();
     admin.allow(&house, &person, json!({ "jobs": -1, "pending": -1 })).await;
-    // A line for Slurm in it is a comment of the shell's and nothing else.
+    // A line for Slurm in it is obeyed or refused, or a comment of the shell's and nothing else.
     let script = "#!/bin/sh\n#SBATCH --uid=0\n#SBATCH --partition=nowhere\n#SBATCH --comment=x\nid -u\n";
-    let id = submit(&house, &person, small(json!({ "name": "x #SBATCH --nice", "script": script }))).await;
+    let (status, answer) = person.ask(&house, "POST", "/jobs", &small(json!({ "script": script }))).await;
+    assert!(status == 422 && answer["detail"].as_str().is_some_and(|said| said.contains("`--uid`")), "{answer}");
+    let comments = json!({ "name": "x #SBATCH --nice", "script": script, "sbatch": false });
+    let id = submit(&house, &person, small(comments)).await;
     ended(&house, &person, &id, "exited").await;
     let told = log(&house, &person, &format!("{id}/log")).await;
     assert_ne!(told, "0\n", "it ran as its owner");

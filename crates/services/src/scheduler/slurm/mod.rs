@@ -26,6 +26,7 @@ mod starts;
 mod state;
 mod submit;
 mod transport;
+mod update;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
