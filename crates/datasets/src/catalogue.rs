@@ -70,8 +70,8 @@ pub struct LabelledBox {
     pub height: f64,
     /// Whether the numbers are parts of the picture's width and height instead.
     pub relative: bool,
-    /// Why it is not used.
-    pub fault: Option<String>,
+    /// Why it is not used. Of a million boxes, each byte counts.
+    pub fault: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -117,10 +117,8 @@ fn look_for_boxes(items: &[Item], records: &[Record], rows: &[Row], split: Split
             let Some(fault) = one.fault else { return Ok(()) };
             found += 1;
             // The number of the line says nothing about the kind.
-            let kind = fault
-                .split_once(": ")
-                .filter(|(line, _)| line.starts_with("line "))
-                .map_or(fault.as_str(), |(_, kind)| kind);
+            let kind =
+                fault.split_once(": ").filter(|(line, _)| line.starts_with("line ")).map_or(&*fault, |(_, kind)| kind);
             *reasons.entry(kind.to_owned()).or_default() += 1;
         }
     }

@@ -17,7 +17,7 @@ use super::{
         spec::{Crowds, Division, Kind},
         tree::{self, Found, Tree},
     },
-    coco_document::{Document, parse},
+    coco_document::{Document, Marked, Place, parse},
 };
 
 /// What is read, and how.
@@ -164,6 +164,8 @@ impl Gathered {
         let first = self.items.len();
         self.find_images(tree, reading, part, &document);
         let mut lost: BTreeMap<u32, usize> = BTreeMap::new();
+        let image_of = |marked: &Marked| document.known.get(marked.image as usize).copied().flatten();
+        self.make_room(first, reading.kind, document.marked.iter().filter_map(image_of));
         for marked in document.marked {
             let Some(image) = document.known.get(marked.image as usize).copied().flatten() else {
                 *lost.entry(marked.image).or_default() += 1;
@@ -172,25 +174,28 @@ impl Gathered {
             let item = &mut self.items[first + image as usize];
             let (class, name) = &classes[marked.category as usize];
             let is_crowd = marked.is_crowd && reading.crowds == Crowds::Drop;
-            if reading.kind == Kind::Segmentation {
-                if let Some(mut placed) = marked.region {
+            let rectangle = match marked.place {
+                Place::Region(mut placed) => {
                     // What is around a crowd, or of an unknown category, belongs to no class.
                     let class = class.filter(|_| !is_crowd).and_then(|class| u8::try_from(class + 1).ok());
                     placed.class = class.unwrap_or(regions::UNKNOWN);
                     item.regions.push(placed);
+                    continue;
                 }
-                continue;
-            }
+                Place::NoRegion => continue,
+                Place::Rectangle(numbers) => Some(numbers),
+                Place::NoRectangle => None,
+            };
             let fault = if class.is_none() {
-                Some(format!("unknown category {name}"))
+                Some(format!("unknown category {name}").into())
             } else if is_crowd {
-                Some("the box is around a crowd".to_owned())
-            } else if marked.is_missing {
-                Some("the annotation has no bbox".to_owned())
+                Some("the box is around a crowd".into())
+            } else if rectangle.is_none() {
+                Some("the annotation has no bbox".into())
             } else {
                 None
             };
-            let [x, y, width, height] = marked.place;
+            let [x, y, width, height] = rectangle.unwrap_or([f64::NAN; 4]);
             let class = class.unwrap_or_default();
             item.boxes.push(LabelledBox { class, x, y, width, height, relative: false, fault });
         }
@@ -210,6 +215,20 @@ impl Gathered {
         notes.extend(document.faults.into_iter().map(|(text, count)| {
             Note::new(shown.clone(), if count > 1 { format!("{text} ({count} times)") } else { text })
         }));
+    }
+
+    /// Gives each image room for as many annotations as it has, and no more: of a large document, what a list that
+    /// grows by itself has to spare is more than all else.
+    fn make_room(&mut self, first: usize, kind: Kind, images: impl Iterator<Item = u32>) {
+        let items = &mut self.items[first..];
+        let mut counts = vec![0; items.len()];
+        images.for_each(|image| counts[image as usize] += 1);
+        for (item, count) in items.iter_mut().zip(counts) {
+            match kind {
+                Kind::Segmentation => item.regions.reserve_exact(count),
+                _ => item.boxes.reserve_exact(count),
+            }
+        }
     }
 
     fn find_images(&mut self, tree: &Tree, reading: &Reading<'_>, part: &Part, document: &Document<'_>) {

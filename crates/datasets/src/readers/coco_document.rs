@@ -79,11 +79,19 @@ impl Outline for Nested {
 pub struct Marked {
     pub image: u32,
     pub category: u32,
-    pub place: [f64; 4],
     pub is_crowd: bool,
-    /// Whether it has no box.
-    pub is_missing: bool,
-    pub region: Option<Placed>,
+    pub place: Place,
+}
+
+/// Where it is: there are a million annotations, and each keeps only what is wanted of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Place {
+    /// x, y, width and height; not a number where they are not four numbers.
+    Rectangle([f64; 4]),
+    NoRectangle,
+    Region(Placed),
+    /// It was counted and not kept.
+    NoRegion,
 }
 
 /// Images and annotations of one document.
@@ -148,24 +156,17 @@ impl Document<'_> {
         let next = u32::try_from(self.category_places.len()).unwrap_or(u32::MAX);
         let category = found.category_id.id().unwrap_or(Id::Text("null".into()));
         let category = *self.category_places.entry(category).or_insert(next);
-        let numbers = found.bbox.0.as_deref();
-        let place = numbers.and_then(|numbers| <[f64; 4]>::try_from(numbers).ok()).unwrap_or([f64::NAN; 4]);
-        let mut marked = Marked {
-            image,
-            category,
-            place,
-            is_crowd: found.iscrowd.flag(),
-            is_missing: numbers.is_none_or(<[f64]>::is_empty),
-            region: None,
-        };
-        if let Some(nested) = found.segmentation.nested() {
-            match regions::of_coco(&nested) {
-                Ok(Some(region)) => marked.region = self.write(&region),
+        let is_crowd = found.iscrowd.flag();
+        let place = match (found.segmentation.nested(), found.bbox.0.as_deref()) {
+            (Some(nested), _) => match regions::of_coco(&nested) {
+                Ok(Some(region)) => self.write(&region).map_or(Place::NoRegion, Place::Region),
                 Ok(None) => return self.fault("an annotation has no segmentation"),
                 Err(reason) => return self.fault(format!("an annotation is not used: {reason}")),
-            }
-        }
-        self.marked.push(marked);
+            },
+            (None, None | Some([])) => Place::NoRectangle,
+            (None, Some(numbers)) => Place::Rectangle(numbers.try_into().unwrap_or([f64::NAN; 4])),
+        };
+        self.marked.push(Marked { image, category, is_crowd, place });
     }
 
     fn write(&mut self, region: &Region) -> Option<Placed> {
@@ -294,9 +295,12 @@ mod tests {
         )
         .unwrap();
         assert_eq!(found.images, [("a.png".to_owned(), Some((100, 50)))]);
-        assert_eq!(found.marked.len(), 2);
-        assert_eq!((found.marked[0].place, found.marked[0].image), ([1.0, 2.0, 3.5, 4.0], found.marked[1].image));
-        assert!(found.marked[1].place[0].is_nan() && found.marked[1].category == found.marked[0].category);
+        let [one, other] = &found.marked[..] else { panic!("two annotations") };
+        assert_eq!(
+            (one.place, one.image, one.category),
+            (Place::Rectangle([1.0, 2.0, 3.5, 4.0]), other.image, other.category)
+        );
+        assert!(matches!(other.place, Place::Rectangle([x, ..]) if x.is_nan()));
         assert_eq!(found.known, [Some(0)]);
         assert_eq!(found.categories, [(Id::Number(1), "7".to_owned())]);
         let faults: Vec<&str> = found.faults.keys().map(String::as_str).collect();

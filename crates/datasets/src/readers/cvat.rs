@@ -75,7 +75,15 @@ pub fn read(
                 }
             } else {
                 let [x, y, width, height] = shape.place.unwrap_or([f64::NAN; 4]);
-                item.boxes.push(LabelledBox { class, x, y, width, height, relative: false, fault: shape.fault });
+                item.boxes.push(LabelledBox {
+                    class,
+                    x,
+                    y,
+                    width,
+                    height,
+                    relative: false,
+                    fault: shape.fault.map(Into::into),
+                });
             }
         }
         items.push(item);

@@ -69,7 +69,7 @@ fn parse(number: usize, line: &str) -> Option<(String, LabelledBox)> {
     let name = words.next().filter(|name| *name != "DontCare")?.to_owned();
     let values: Vec<f64> = words.map(|word| word.parse().unwrap_or(f64::NAN)).collect();
     let corners = values.get(3..7).and_then(|corners| <[f64; 4]>::try_from(corners).ok());
-    let fault = corners.is_none().then(|| format!("line {number}: the four corners are missing"));
+    let fault = corners.is_none().then(|| format!("line {number}: the four corners are missing").into());
     let [left, top, right, bottom] = corners.unwrap_or([f64::NAN; 4]);
     let found =
         LabelledBox { class: 0, x: left, y: top, width: right - left, height: bottom - top, relative: false, fault };

@@ -82,7 +82,7 @@ pub fn read(
                     let around =
                         outline.as_ref().ok().and_then(|o| regions::around(&Region::Relative(vec![o.clone()])));
                     let [x, y, width, height] = around.unwrap_or([f64::NAN; 4]);
-                    let fault = outline.as_ref().err().cloned();
+                    let fault = outline.as_ref().err().map(|reason| reason.as_str().into());
                     item.boxes.push(LabelledBox { class: number, x, y, width, height, relative: true, fault });
                 }
                 _ => {}

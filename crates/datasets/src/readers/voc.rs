@@ -75,8 +75,7 @@ pub fn read(path: &Path, division: &Division) -> Result<Catalogue, Error> {
             .into_iter()
             .map(|(name, found)| {
                 let class = classes.binary_search(&name).ok().and_then(|at| u32::try_from(at).ok());
-                let fault =
-                    found.fault.clone().or_else(|| class.is_none().then(|| "the object has no name".to_owned()));
+                let fault = found.fault.clone().or_else(|| class.is_none().then(|| "the object has no name".into()));
                 LabelledBox { class: class.unwrap_or_default(), fault, ..found }
             })
             .collect();

@@ -150,7 +150,7 @@ struct Line {
 impl Line {
     fn boxed(self) -> LabelledBox {
         let [x, y, width, height] = self.place;
-        LabelledBox { class: self.class, x, y, width, height, relative: true, fault: self.fault }
+        LabelledBox { class: self.class, x, y, width, height, relative: true, fault: self.fault.map(Into::into) }
     }
 }
 
