@@ -375,6 +375,8 @@ fn api() -> Api {
         // It changes users, roles, groups, limits and announcements.
         .routes(routes!(site::export))
         .routes(routes!(site::apply))
+        .routes(routes!(site::item::put_user))
+        .routes(routes!(site::item::put_group))
         .and(&scopes::CLUSTER)
         .routes(routes!(cluster::api::nodes))
         .routes(routes!(cluster::node::find))

@@ -508,3 +508,50 @@ async fn profiles_are_declared() {
     let shown = listed().await;
     assert!(shown.len() == stored.len() && shown.iter().zip(&stored).all(|(one, name)| one.contains(name.as_str())));
 }
+
+/// `PUT` of one user or group: made, changed, or left as it is, with limits and members.
+#[tokio::test]
+async fn one_item_is_put_again_and_again() {
+    let site = Site::new().await;
+    let put = async |path: &str, body: Value| {
+        let answer = site.boss.request("PUT", &format!("/api/v1{path}")).json(&body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let wanted = json!({ "display_name": "Ada", "role": "operator", "quota": { "gpus": 2, "jobs": 5 } });
+    let (status, made) = put("/users/ada", wanted.clone()).await;
+    assert_eq!((status, &made["applied"], &made["changes"][0]["action"]), (200, &json!(true), &json!("add")), "{made}");
+    assert!(made["invitations"][0]["url"].as_str().is_some_and(|url| url.contains("/welcome#")), "{made}");
+    let rows = site.rows().await;
+    let (status, again) = put("/users/ada", wanted).await;
+    assert_eq!((status, &again["changes"], site.rows().await), (200, &json!([]), rows), "a no-op is no change");
+
+    // Limits that are named are all that there are; what is omitted stays.
+    let (status, changed) = put("/users/ada", json!({ "quota": { "gpus": 3 } })).await;
+    let kinds: Vec<&Value> = changed["changes"].as_array().unwrap().iter().map(|one| &one["action"]).collect();
+    assert_eq!((status, kinds), (200, vec![&json!("change"), &json!("remove")]), "{changed}");
+    let ada: Value = site.boss.get("/api/v1/users/ada").await.json().await.unwrap();
+    assert_eq!((&ada["role"], &ada["display_name"]), (&json!("operator"), &json!("Ada")));
+
+    let course = json!({ "members": ["ada", "boss"], "managers": ["boss"], "total": { "gpus": 8 } });
+    assert_eq!(put("/groups/course", course.clone()).await.1["applied"], json!(true));
+    assert_eq!(put("/groups/course", course).await.1["applied"], json!(false));
+    let (status, changed) = put("/groups/course", json!({ "members": ["ada"] })).await;
+    assert_eq!((status, &changed["changes"][0]["name"]), (200, &json!("boss")), "{changed}");
+    let members: Value = site.boss.get("/api/v1/groups/course/members").await.json().await.unwrap();
+    assert_eq!(members["items"].as_array().unwrap().len(), 1, "{members}");
+
+    // Faults name the fields of the body, and nothing is half done.
+    let rows = site.rows().await;
+    for (path, body, field) in [
+        ("/users/eve", json!({ "quota": { "gpus": "many" } }), "quota.gpus"),
+        ("/users/eve", json!({ "role": "chief" }), "role"),
+        ("/users/eve", json!({ "colour": 1 }), "colour"),
+        ("/users/UPPER CASE", json!({}), "name"),
+        ("/users/boss", json!({ "disabled": true }), "disabled"),
+        ("/groups/course", json!({ "members": ["nobody-here"] }), "members.0"),
+    ] {
+        let (status, said) = put(path, body.clone()).await;
+        assert_eq!((status, &said["errors"][0]["field"]), (422, &json!(field)), "{path} {body}: {said}");
+    }
+    assert_eq!(site.rows().await, rows);
+}

@@ -4,6 +4,7 @@
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
 pub mod import;
+pub mod item;
 mod read;
 mod table;
 pub mod welcome;
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::{
     model::Timestamp,
-    site::{self, NewInvitation, Options, PlannedChange, Site},
+    site::{self, Applied, NewInvitation, Options, PlannedChange, Site},
 };
 
 /// The largest file, in bytes: one of ten thousand users has two million.
@@ -114,15 +115,19 @@ pub async fn apply(
     let expected = expected.map(|version| version.to_str().unwrap_or_default().trim_matches('"').to_owned());
     let options = Options { dry_run: parameters.dry_run, prune: parameters.prune, expected };
     let applied = site::apply(services(&portal), &admin, &declared, faults, &options).await?;
-    let origin = portal.config.origin(&headers);
+    let version = [(header::ETAG, format!("\"{}\"", applied.version))];
+    Ok((version, axum::Json(answer(&portal, &headers, applied, options.dry_run))).into_response())
+}
+
+fn answer(portal: &Portal, headers: &HeaderMap, applied: Applied, dry_run: bool) -> AppliedSite {
+    let origin = portal.config.origin(headers);
     let link = |new: NewInvitation| InvitationLink::new(&origin, new.name, &new.secret, new.expires_at);
-    let answer = AppliedSite {
-        applied: !options.dry_run && !applied.changes.is_empty(),
+    AppliedSite {
+        applied: !dry_run && !applied.changes.is_empty(),
         changes: applied.changes,
         unlisted: applied.unlisted,
         invitations: applied.invitations.into_iter().map(link).collect(),
-    };
-    Ok(([(header::ETAG, format!("\"{}\"", applied.version))], axum::Json(answer)).into_response())
+    }
 }
 
 fn services(portal: &Portal) -> site::Services<'_> {

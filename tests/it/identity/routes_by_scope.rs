@@ -192,6 +192,8 @@ pub const ROUTES: &[(&str, &[&str])] = &[
             "POST /api/v1/users/{name}/tokens/{id}/rotate",
             "GET /api/v1/site",
             "POST /api/v1/site/apply",
+            "PUT /api/v1/users/{name}",
+            "PUT /api/v1/groups/{group}",
             "PUT /api/v1/me/invitations/{group}",
             "DELETE /api/v1/me/invitations/{group}",
             "POST /admin/groups/{group}/managers",

@@ -16,7 +16,7 @@ use crate::{
     auth::{self, Access, Principal, people::giver_of_rights},
     sessions::Sessions,
 };
-pub use declared::{Declared, Site};
+pub use declared::{Declared, Limits, Site, SiteGroup, SiteLimit, SiteUser};
 pub use export::export;
 use lyceum_db::{
     self as db,
