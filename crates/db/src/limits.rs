@@ -138,7 +138,10 @@ pub(super) async fn change(mut tx: Tx<'_>, changes: &[LevelChange], author: &Aut
         if let Some(objection) = objection(change, author, &stored, group.as_ref()) {
             return Ok(objection);
         }
-        let change = change.by(author);
+        let change = change.by(author).news(&stored, group.as_ref());
+        if change.is_empty() {
+            continue;
+        }
         let detail = change.audit_detail(&stored, group.as_ref());
         subjects.push((change, subject, detail));
     }
@@ -183,6 +186,23 @@ impl LevelChange {
             change.changes = change.changes.into_iter().map(Change::by_manager).collect();
         }
         change
+    }
+
+    /// Without what is so already: the same request again changes nothing, and is not in the audit log.
+    fn news(mut self, stored: &[SetLimit], group: Option<&QuotaGroup>) -> Self {
+        let set = |kind: Kind, field: &Field| stored.iter().find(|limit| limit.kind == kind && limit.field == *field);
+        self.changes.retain(|change| {
+            let takes_place = change.kind == Kind::Each && set(Kind::Raised, &change.field).is_some();
+            takes_place || set(change.kind, &change.field).map(|limit| &limit.terms) != change.to.as_ref()
+        });
+        let news = |mark: Option<bool>, was: Option<bool>| mark.filter(|_| mark != was);
+        self.marks.chargeable = news(self.marks.chargeable, group.map(|group| group.chargeable));
+        self.marks.restrictive = news(self.marks.restrictive, group.map(|group| group.restrictive));
+        self
+    }
+
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.marks == GroupFlags::default()
     }
 
     /// In words, for the audit log, with what was there before: `gpus=2 until … (why), was 1;

@@ -9,7 +9,7 @@ use lyceum::{
         admit::{AdmissionMode, AdmissionOutcome, NewSession, Verdict},
         directory::{Group, Person},
         facts::{Committed, Facts},
-        limits::GroupFlags,
+        limits::{Author, GroupFlags, LevelChange, Outcome},
         limits_and_usage::Requester,
         quotas::{Level, QuotaGroup},
         sessions::Ending,
@@ -316,6 +316,34 @@ async fn what_is_admitted_may_still_use() {
         assert_eq!(committed(600, None).await, rest(3000, cpus));
         assert_eq!(committed(600, Some(900)).await, rest(300, cpus), "a new period begins");
         assert_eq!(committed(4000, None).await, rest(0, cpus), "past its end it has nothing left");
+    })
+    .await;
+}
+
+/// The same limits again keep who set them and when, and the audit log has one row.
+#[tokio::test]
+async fn the_same_limits_again_are_no_change() {
+    on_both(async |house| {
+        let db = &house.db;
+        member(db, "ada", &["vision"]).await;
+        let level = Level::Group(group(db, "vision").await.id);
+        let write = async |limits: &[(Kind, i64)], chargeable: bool, at: i64| {
+            let changes = limits.iter().map(|(kind, value)| change(*kind, Field::Gpus, *value)).collect();
+            let marks = GroupFlags { chargeable: Some(chargeable), restrictive: None };
+            let author = Author::administrator("admin", START.plus_seconds(at));
+            let made = LevelChange { marks, ..LevelChange::new(level, changes) };
+            assert_eq!(db.change_limits(&[made], &author).await.unwrap(), Outcome::Done);
+            let rows = db.list_audit(100).await.unwrap().into_iter().filter(|row| row.action == "quota.change");
+            (db.limits_at(level).await.unwrap(), rows.map(|row| row.detail).collect::<Vec<_>>())
+        };
+        let both = [(Kind::Each, 2), (Kind::Total, 8)];
+        let first = write(&both, true, 0).await;
+        assert_eq!(write(&both, true, 60).await, first);
+        // What differs is changed, and the rest stays.
+        let (limits, rows) = write(&[(Kind::Each, 2), (Kind::Total, 9)], true, 120).await;
+        let times: Vec<_> = limits.iter().map(|limit| (limit.kind, limit.at.seconds_since(START))).collect();
+        assert!(times.contains(&(Kind::Each, 0)) && times.contains(&(Kind::Total, 120)), "{times:?}");
+        assert_eq!((rows.len(), rows[0].as_str()), (2, "total.gpus=9, was 8"));
     })
     .await;
 }

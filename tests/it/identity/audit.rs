@@ -127,7 +127,7 @@ async fn each_event_says_who_what_whence_and_by_which_request() {
     let row = last(&portal, &patch.send().await.unwrap()).await;
     assert_eq!(
         (told(&row), row.detail.as_str()),
-        (is("chief", "quota.change", "default"), "cpus=inherit, was inherit; gpus=unlimited, was inherit")
+        (is("chief", "quota.change", "default"), "gpus=unlimited, was inherit")
     );
 
     let new = json!({ "current_password": password("alice"), "new_password": "another-password" });
