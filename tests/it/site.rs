@@ -540,6 +540,9 @@ async fn one_item_is_put_again_and_again() {
     let members: Value = site.boss.get("/api/v1/groups/course/members").await.json().await.unwrap();
     assert_eq!(members["items"].as_array().unwrap().len(), 1, "{members}");
 
+    let gone = "/groups/01a224c3-0a91-74e6-87c1-8f8f8f6e701d";
+    assert_eq!(put(gone, json!({})).await.0, 404, "the id of a group that was removed is no name");
+
     // Faults name the fields of the body, and nothing is half done.
     let rows = site.rows().await;
     for (path, body, field) in [

@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 
 use super::{AppliedSite, answer, services};
 use crate::{
-    model::{Role, user::ExpiryChange},
+    model::{GroupId, Role, user::ExpiryChange},
     site::{self, Declared, Limits, Options, SiteGroup, SiteLimit, SiteUser},
     web::{
         Portal,
         http::{
-            error::{Problem, Result},
+            error::{Error, Problem, Result},
             extract::{Admin, Json},
         },
     },
@@ -95,6 +95,7 @@ pub async fn put_user(
     request_body = WantedGroup,
     responses((status = 200, body = AppliedSite, description = "The changes; none if nothing differs"),
         (status = 403, description = "Not an administrator, or a token with scopes", body = Problem),
+        (status = 404, description = "No group has this id", body = Problem),
         (status = 422, description = "A field is invalid", body = Problem)))]
 pub async fn put_group(
     admin: Admin,
@@ -103,6 +104,10 @@ pub async fn put_group(
     headers: HeaderMap,
     Json(wanted): Json<WantedGroup>,
 ) -> Result<axum::Json<AppliedSite>> {
+    // The id of a group that was removed is no name for a new one.
+    if name.parse::<GroupId>().is_ok() && portal.db.find_groups(&name).await?.is_empty() {
+        return Err(Error::not_found());
+    }
     let WantedGroup { members, managers, each, total, chargeable, restrictive } = wanted;
     let group = SiteGroup { name, source: None, members, managers, each, total, chargeable, restrictive };
     put(&portal, &admin, &headers, Declared { groups: vec![(PLACE.to_owned(), group)], ..Declared::default() }).await
