@@ -152,7 +152,7 @@ impl Announcements {
         seen
     }
 
-    /// All that are active and for this reader, also those that they dismissed, the newest first.
+    /// Lists the active announcements for this reader, with those that they dismissed, the newest first.
     pub fn active_for(&self, reader: UserId) -> Vec<Announcement> {
         let (now, board) = (self.clock.now(), self.board.borrow());
         let is_theirs = |one: &&Announcement| one.window.is_active(now) && board.is_for(one, reader);
